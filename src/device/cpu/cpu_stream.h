@@ -1,0 +1,79 @@
+// The CPU's stream and graph. A node is an op's kernel with a copy of its parameters: addresses and plain values only,
+// so every padding fault that a CUDA graph can have can be made, and is tested, on a machine without a GPU.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "base/check.h"
+#include "device/cpu/thread_pool.h"
+#include "device/cpu/worker.h"
+#include "device/stream.h"
+
+namespace bz::device::cpu {
+
+// Names a node in faults and traces.
+struct OpLabel {
+  const char* op = "";
+  int32_t layer = -1;
+};
+
+struct Node {
+  static constexpr size_t kMaxParamBytes = 1024;
+  OpLabel label;
+  void (*run)(const Node& self, Worker& worker) = nullptr;
+  void (*kernel)() = nullptr;  // the typed kernel, erased; run casts it back
+  alignas(16) std::byte params[kMaxParamBytes];
+};
+
+class CpuGraph final : public Graph {
+ public:
+  size_t num_nodes() const override { return nodes.size(); }
+  std::vector<Node> nodes;
+};
+
+class CpuStream final : public Stream {
+ public:
+  explicit CpuStream(ThreadPool* pool) : pool_(pool) {}
+
+  void begin_capture() override;
+  std::unique_ptr<Graph> end_capture() override;
+  void launch(const Graph& graph) override;
+  void synchronize() override {}  // ops run in launch and enqueue
+  void set_layer(int32_t layer) override { layer_ = layer; }
+  void set_step(uint64_t step) override { step_ = step; }
+
+  void add(const Node& node);
+  int32_t layer() const { return layer_; }
+
+ private:
+  ThreadPool* pool_;
+  std::unique_ptr<CpuGraph> capture_;
+  int32_t layer_ = -1;
+  uint64_t step_ = 0;
+};
+
+// A kernel runs on every worker of the pool at once.
+template <class Params>
+using Kernel = void (*)(const Params&, Worker&);
+
+// Records or runs an op: the body of every CPU launcher.
+template <class Params>
+void enqueue(Stream& stream, const char* op, const Params& params, Kernel<Params> kernel) {
+  static_assert(std::is_trivially_copyable_v<Params>, "a node holds addresses and plain values only");
+  static_assert(sizeof(Params) <= Node::kMaxParamBytes && alignof(Params) <= 16);
+  auto& cpu_stream = static_cast<CpuStream&>(stream);
+  Node node;
+  node.label = {op, cpu_stream.layer()};
+  std::memcpy(node.params, &params, sizeof(Params));
+  node.kernel = reinterpret_cast<void (*)()>(kernel);
+  node.run = [](const Node& self, Worker& worker) {
+    reinterpret_cast<Kernel<Params>>(self.kernel)(*std::launder(reinterpret_cast<const Params*>(self.params)), worker);
+  };
+  cpu_stream.add(node);
+}
+
+}  // namespace bz::device::cpu

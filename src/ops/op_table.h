@@ -1,0 +1,40 @@
+// OpTable: a backend is a table of functions. Each enqueues one op on a stream (or records it during a capture).
+#pragma once
+
+#include <string_view>
+
+#include "device/device.h"
+#include "ops/params.h"
+
+namespace bz::ops {
+
+// What a step's sampling graph can do. Greedy steps never sort the vocabulary.
+enum class SamplerClass : int32_t { kGreedy, kRandom };
+
+struct OpTable {
+  std::string_view isa;  // what runs: "reference", "avx2", "avx512-vnni", "sm_90a"
+
+  void (*prepare)(device::Stream&, const PrepareParams&);
+  void (*embed)(device::Stream&, const EmbedParams&);
+  void (*rms_norm)(device::Stream&, const RmsNormParams&);
+  void (*matmul)(device::Stream&, const MatmulParams&);
+  void (*rope_table)(device::Stream&, const RopeTableParams&);
+  void (*rope_store)(device::Stream&, const RopeStoreParams&);
+  void (*attention)(device::Stream&, const AttentionParams&);
+  void (*silu_mul)(device::Stream&, const SiluMulParams&);
+  void (*gather_rows)(device::Stream&, const GatherRowsParams&);
+  void (*sample_greedy)(device::Stream&, const SampleParams&);
+  void (*sample_random)(device::Stream&, const SampleParams&);
+
+  // Scratch of a matmul with `tokens` input rows of `k` columns.
+  size_t (*matmul_scratch_bytes)(int32_t tokens, int32_t k);
+  size_t (*sample_scratch_bytes)(int32_t rows, int32_t vocab);
+  // May the weight type be used by matmul and embed? Otherwise the model is refused at load.
+  bool (*supports_weight)(DType dtype);
+};
+
+// The table of a device's backend. CPU: the fastest instruction set this machine has, or the one that BLOCKZERO_ISA
+// names (reference, avx2, avx512-vnni); an unknown or unavailable name is an error.
+Result<const OpTable*> op_table_for(device::DeviceKind kind);
+
+}  // namespace bz::ops

@@ -1,0 +1,193 @@
+// Parameters of every op: plain structs, a shape in every comment. The CPU and the CUDA launchers take the same ones.
+//
+// Letters: T padded tokens, R padded rows, L padded logits rows, D hidden size, H query heads, Hkv KV heads, hd head
+// dimension, I intermediate size, V vocabulary, K input columns and N output columns of a matrix product.
+//
+// Every op writes the whole padded extent of its outputs; entries past num_valid_* are zeros (PAD-5), and no entry's
+// bits depend on them (PAD-9a). On the CPU no bit of a row depends on its batch mates, its place, the padded size, the
+// chunking of its prompt or the number of threads (PAD-9b).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "base/dtype.h"
+#include "ops/step_state.h"
+
+namespace bz::ops {
+
+// A row-major matrix view. Does not own.
+struct TensorRef {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int32_t rows = 0;
+  int32_t cols = 0;
+  int64_t row_stride = 0;  // elements
+
+  template <class T>
+  T* row(int64_t r) const {
+    return static_cast<T*>(data) + r * row_stride;
+  }
+};
+inline TensorRef tensor_f32(void* data, int32_t rows, int32_t cols) { return {data, DType::kF32, rows, cols, cols}; }
+
+// A weight matrix [N, K] as it lies in the model file: N rows of row_bytes(dtype, K) bytes, block-quantised along K.
+struct Weight {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int32_t n = 0;
+  int32_t k = 0;
+};
+
+// How many rows of a matrix are real: of tokens or of batch rows, on the device. For ops that treat every row alone and
+// so do not care which; an op that mixes rows takes one of the two types instead (PAD-6).
+class ValidCount {
+ public:
+  ValidCount() = default;
+  BZ_HD ValidCount(const kv::NumValidRows* rows) : rows_(rows) {}          // NOLINT(google-explicit-constructor)
+  BZ_HD ValidCount(const kv::NumValidTokens* tokens) : tokens_(tokens) {}  // NOLINT(google-explicit-constructor)
+  BZ_HD int32_t get() const { return rows_ != nullptr ? rows_->value() : tokens_->value(); }
+
+ private:
+  const kv::NumValidRows* rows_ = nullptr;
+  const kv::NumValidTokens* tokens_ = nullptr;
+};
+
+// One layer's K and V pages (kv/layout): entry = [Hkv][hd] elements of dtype.
+struct KvLayer {
+  std::byte* base = nullptr;  // of the slabs (block 0)
+  kv::PageView k;
+  kv::PageView v;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  DType dtype = DType::kF16;
+};
+
+// First node of a step: counts the step, checks the staged sequence, applies table changes, derives the step view.
+struct PrepareParams {
+  // Inputs.
+  static constexpr int kRingSlots = 3;
+  StagedSlot ring[kRingSlots];  // slot = step count % 3
+  uint64_t* step_count;         // [1] device counter of steps prepared
+  RowState* row_state;          // [num_table_rows]
+  int32_t num_table_rows;
+  // Mutable tables, the same memory that view.groups[g].view shows. [group]
+  kv::BlockId* tables[kv::kMaxGroups];  // [num_table_rows][max_blocks_per_row]
+  int32_t* widths[kv::kMaxGroups];      // [num_table_rows]
+  int32_t* firsts[kv::kMaxGroups];      // [num_table_rows]
+  // Outputs. The arrays of `view` are written through these.
+  StepView view;
+  int32_t logits_all_tokens;      // 1: L == T, logits of every token (scoring); 0: L == R, of each row's last token
+  RowSampling* sampling;          // [R]
+  int32_t* sample_row;            // [R] 1: the row samples
+  StepResultHeader* error_state;  // [1] sequence and error of this step, copied into the results by sample
+};
+
+// out[t] = row token_ids[t] of weight, as f32; zeros for padding. weight [V, D], out [T, D].
+struct EmbedParams {
+  const int32_t* token_ids;  // [T]
+  Weight weight;
+  TensorRef out;
+  ValidCount num_valid;
+};
+
+// out = weight * x / sqrt(mean(x^2) + eps) per row (RMSNorm, Zhang and Sennrich 2019). x, out [T, D]; weight f32 [D].
+struct RmsNormParams {
+  TensorRef x;
+  const float* weight;
+  TensorRef out;
+  float eps;
+  ValidCount num_valid;  // rows of x past it are padding
+};
+
+// For each part: out = x * weight^T, or out += x * weight^T if accumulate. x f32 [T, K]; weight [N, K]; out f32 [T, N].
+// Several weights share one input (q, k, v; gate, up). `scratch` holds the quantised input: matmul_scratch_bytes().
+struct MatmulPart {
+  Weight weight;
+  TensorRef out;
+};
+struct MatmulParams {
+  static constexpr int kMaxParts = 3;
+  TensorRef x;
+  MatmulPart parts[kMaxParts];
+  int32_t num_parts;
+  int32_t accumulate;  // 1: padding rows of out are left at zero, not added to
+  void* scratch;
+  size_t scratch_bytes;
+  ValidCount num_valid;
+};
+
+// cos_sin[t] = {cos(pos * inv_freq[i])} for i < hd/2, then {sin(...)}. Computed once a step in float64, stored f32.
+struct RopeTableParams {
+  const int32_t* positions;  // [T]
+  const double* inv_freq;    // [hd / 2]
+  TensorRef cos_sin;         // f32 [T, hd]: cos [hd/2] then sin [hd/2]
+  ValidCount num_valid;
+};
+
+enum class RopeStyle : int32_t {
+  kAdjacentPairs,  // pairs (2i, 2i + 1): GGUF files of architecture llama
+  kHalfSplit,      // pairs (i, i + hd/2): NeoX
+};
+
+// Rotates q in place; rotates k and stores k and v into the cache at slots[t] (RoPE, Su et al. 2021).
+// A token with kPadSlot stores nothing. q f32 [T, H*hd], k and v f32 [T, Hkv*hd].
+struct RopeStoreParams {
+  TensorRef q;
+  TensorRef k;
+  TensorRef v;
+  TensorRef cos_sin;  // [T, hd]
+  RopeStyle style;
+  const kv::SlotId* slots;  // [T]
+  KvLayer layer;
+  ValidCount num_valid;
+};
+
+// Causal paged attention of the tokens of this step over the cache, grouped-query. out[t, h] = softmax(scale * q k) v
+// over positions [first_visible(row), position(t)]. A row with seq_len 0 reads nothing and writes zeros (PAD-5); null
+// blocks and slots past the token's position are skipped, never clamped (PAD-7). KV is split at absolute positions
+// (PAD-9b). q, out f32 [T, H*hd].
+struct AttentionParams {
+  TensorRef q;
+  TensorRef out;
+  int32_t num_heads;
+  float scale;
+  int32_t group;  // index into view.groups
+  KvLayer layer;
+  StepView view;
+};
+
+// out = silu(gate) * up. gate, up, out f32 [T, I]; out may be gate.
+struct SiluMulParams {
+  TensorRef gate;
+  TensorRef up;
+  TensorRef out;
+  ValidCount num_valid;
+};
+
+// out[l] = x[index[l]], zeros where index[l] is -1. x f32 [T, D], out f32 [L, D].
+struct GatherRowsParams {
+  TensorRef x;
+  const int32_t* index;  // [L]
+  TensorRef out;
+};
+
+// Samples one token per row that asks for one, writes RowState and the results.
+// logits f32 [R, V]. Random numbers are keyed by (seed, output index), never by place or batch (PAD-9b).
+struct SampleParams {
+  static constexpr int kRingSlots = PrepareParams::kRingSlots;
+  TensorRef logits;
+  const RowSampling* sampling;  // [R]
+  const int32_t* sample_row;    // [R]
+  StepView view;
+  RowState* row_state;                  // [num_table_rows]
+  const uint64_t* step_count;           // [1] result slot = step count % 3, as prepare's
+  const StepResultHeader* error_state;  // [1]
+  StepResultHeader* result_headers[kRingSlots];
+  RowResult* results[kRingSlots];  // [R] each
+  void* scratch;                   // per-worker sort space of kRandom: sample_scratch_bytes()
+  size_t scratch_bytes;
+};
+
+}  // namespace bz::ops
