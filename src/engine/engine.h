@@ -1,0 +1,60 @@
+// Engine: continuous batching over one model on one device.
+//
+// submit() and cancel() may be called by any thread; everything else happens on the engine's own thread, which runs
+// schedule, stage, run and deliver as long as there is work. A request fails alone (ENG-1); the blocks of one that is
+// cancelled are released within one step (ENG-2); steady steps allocate nothing (ENG-3).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engine/request.h"
+
+namespace bz::engine {
+
+// A snapshot for /metrics and /health.
+struct EngineStats {
+  int64_t requests_running = 0;
+  int64_t requests_waiting = 0;
+  int64_t requests_finished = 0;  // by any reason
+  int64_t requests_failed = 0;
+  int64_t requests_preempted = 0;
+  int64_t prompt_tokens = 0;      // computed
+  int64_t generation_tokens = 0;  // sampled
+  int64_t steps = 0;
+  int64_t dummy_steps = 0;
+  int64_t padded_rows = 0;  // rows of graphs run that named the null row
+  std::map<std::string, int64_t> steps_by_graph_key;
+  int64_t blocks_total = 0;  // without the null block
+  int64_t blocks_free = 0;
+  int64_t kv_cache_bytes = 0;
+  bool null_block_clean = true;  // from the bytes (PAD-8)
+  bool alive = true;             // false once the engine has fail-stopped
+  std::string failure;           // why
+};
+
+// What a front end needs to know of the model behind an engine.
+struct EngineInfo {
+  std::string model_name;
+  int32_t max_model_len = 0;  // prompt and output together
+  int32_t vocab_size = 0;
+  int32_t max_num_seqs = 0;
+};
+
+// The interface front ends use; servers and tests may put another implementation behind it.
+class EngineClient {
+ public:
+  virtual ~EngineClient() = default;
+  virtual const EngineInfo& info() const = 0;
+  // Checks and queues a request. A bad one is refused here with the field's name in Status::param(); nothing of it
+  // stays. sink->on_output is called until an Output with `finished` was delivered; it may run before submit returns.
+  virtual Result<RequestId> submit(Request request, std::shared_ptr<Sink> sink) = 0;
+  // The client left. Unknown or finished ids are ignored. An Output with kCancelled still comes, once.
+  virtual void cancel(RequestId id) = 0;
+  virtual EngineStats stats() const = 0;
+};
+
+}  // namespace bz::engine
