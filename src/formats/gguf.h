@@ -39,7 +39,7 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  const GgufMetadata* find(std::string_view key) const;         // nullptr: absent
+  const GgufMetadata* find(std::string_view key) const;        // nullptr: absent
   const GgufTensor* find_tensor(std::string_view name) const;  // nullptr: absent
 
   // The value of a key that must be there; an error names the file, the key and what is wrong.

@@ -17,7 +17,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     if (errno == ENOENT) return not_found("{}: no such file; check the path", path);
     return invalid_argument("{}: cannot be opened: {}", path, std::strerror(errno));
   }
-  struct stat info {};
+  struct stat info{};
   const bool stat_ok = ::fstat(fd, &info) == 0;
   Status bad;
   if (!stat_ok) {
