@@ -12,7 +12,7 @@
 # What is already there is kept: a second call returns at once, and a stopped build goes on where it was.
 # The build is as its authors ship it: Release, every instruction set of this CPU, OpenMP, weight repacking.
 # --print-dir prints the folder of the programs on stdout and builds nothing; exit 1 if they are not built yet.
-# Needs: cmake, g++, python3 with pip, about 1.2 GB of disk; about 13 minutes on two cores.
+# Needs: cmake, g++, python3 with pip, about 1.2 GB of disk; 2.5 to 13 minutes on two cores.
 set -euo pipefail
 
 readonly kVersion=0.3.36
