@@ -133,8 +133,9 @@ class Forward:
     def __init__(self, file: ModelFile, dtype: str = "float32") -> None:
         import torch
         from transformers import AutoModelForCausalLM
+        from transformers.utils import logging
 
-        torch.manual_seed(0)
+        logging.disable_progress_bar()
         self.torch = torch
         self.model = AutoModelForCausalLM.from_pretrained(
             str(file.path.parent), gguf_file=file.path.name, dtype=torch.float32, attn_implementation="eager")
