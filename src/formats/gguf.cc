@@ -6,7 +6,7 @@
 #include "formats/gguf_reader.h"
 #include "formats/utf8.h"
 
-namespace bz {
+namespace bz::formats {
 
 Result<GgufFile> GgufFile::open(const std::string& path) {
   BZ_ASSIGN(MappedFile mapped, MappedFile::open(path));
@@ -178,4 +178,4 @@ std::string printable(std::string_view text, size_t max_bytes) {
   return out;
 }
 
-}  // namespace bz
+}  // namespace bz::formats

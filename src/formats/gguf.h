@@ -21,7 +21,7 @@
 #include "formats/gguf_types.h"
 #include "formats/mapped_file.h"
 
-namespace bz {
+namespace bz::formats {
 
 class GgufFile {
  public:
@@ -83,4 +83,4 @@ class GgufFile {
 // A string of the file made fit for one line of a message: control bytes and invalid UTF-8 escaped, length capped.
 std::string printable(std::string_view text, size_t max_bytes = 64);
 
-}  // namespace bz
+}  // namespace bz::formats

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-namespace bz {
+namespace bz::formats {
 namespace {
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMaxKeyBytes = 65535;                 // the specification's limit
@@ -307,4 +307,4 @@ Status GgufReader::place_tensors() {
   return ok_status();
 }
 
-}  // namespace bz
+}  // namespace bz::formats

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "formats/gguf.h"
 
-namespace bz {
+namespace bz::formats {
 
 class GgufReader {
  public:
@@ -42,4 +42,4 @@ class GgufReader {
   uint64_t at_ = 0;
 };
 
-}  // namespace bz
+}  // namespace bz::formats

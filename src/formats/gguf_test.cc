@@ -8,7 +8,7 @@
 
 #include "formats/gguf_writer.h"
 
-namespace bz {
+namespace bz::formats {
 namespace {
 
 using ::testing::HasSubstr;
@@ -224,4 +224,4 @@ TEST(Gguf, PrintableKeepsMessagesOnOneLine) {
 }
 
 }  // namespace
-}  // namespace bz
+}  // namespace bz::formats

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace bz {
+namespace bz::formats {
 
 std::string_view gguf_type_name(GgufType type) {
   switch (type) {
@@ -104,4 +104,4 @@ const GgufTensorType& gguf_tensor_type(DType dtype) {
   BZ_CHECK_MSG(false, "no GGUF type for {}", dtype_info(dtype).name);
 }
 
-}  // namespace bz
+}  // namespace bz::formats

@@ -13,7 +13,7 @@
 
 #include "base/dtype.h"
 
-namespace bz {
+namespace bz::formats {
 
 enum class GgufType : uint32_t {
   kUint8 = 0,
@@ -82,4 +82,4 @@ struct GgufTensor {
   int64_t num_rows() const { return dims[1] * dims[2] * dims[3]; }
 };
 
-}  // namespace bz
+}  // namespace bz::formats

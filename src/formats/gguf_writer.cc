@@ -5,7 +5,7 @@
 
 #include "base/math.h"
 
-namespace bz {
+namespace bz::formats {
 namespace {
 template <class T>
 void put(std::string& out, T value) {
@@ -135,4 +135,4 @@ Status GgufWriter::write(const std::string& path) const {
   return ok_status();
 }
 
-}  // namespace bz
+}  // namespace bz::formats

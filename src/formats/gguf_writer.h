@@ -21,7 +21,7 @@
 #include "base/status.h"
 #include "formats/gguf_types.h"
 
-namespace bz {
+namespace bz::formats {
 
 class GgufWriter {
  public:
@@ -63,4 +63,4 @@ class GgufWriter {
   std::string data_;
 };
 
-}  // namespace bz
+}  // namespace bz::formats

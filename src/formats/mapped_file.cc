@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace bz {
+namespace bz::formats {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -57,4 +57,4 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-}  // namespace bz
+}  // namespace bz::formats

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-namespace bz {
+namespace bz::formats {
 
 class MappedFile {
  public:
@@ -31,4 +31,4 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-}  // namespace bz
+}  // namespace bz::formats

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace bz {
+namespace bz::formats {
 namespace {
 // What the first byte promises: the sequence's length and the bounds of its second byte (which rule out overlong
 // forms, surrogates and values past U+10FFFF).
@@ -83,4 +83,4 @@ size_t utf8_valid_prefix(std::string_view text) {
   return at;
 }
 
-}  // namespace bz
+}  // namespace bz::formats

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace bz {
+namespace bz::formats {
 
 enum class Utf8Kind { kWhole, kIncomplete, kInvalid };
 
@@ -24,4 +24,4 @@ size_t utf8_valid_prefix(std::string_view text);
 
 inline constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U+FFFD
 
-}  // namespace bz
+}  // namespace bz::formats
