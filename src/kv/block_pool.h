@@ -1,0 +1,87 @@
+// BlockPool: which blocks are free, owned, or waiting for the steps that may still touch them. One pool for all groups.
+//
+// Owned by CacheManager; not thread-safe; deterministic. Every operation on one block is O(1) and allocates nothing
+// after construction. Copyable and comparable, so that a search can keep states.
+//
+// Invariants
+//   1. Block 0 is never allocated, freed or counted: it is the sentinel of the free list (PAD-1).
+//   2. A block is in exactly one state: free (in the free list), owned (ref > 0), fenced (in the fenced list).
+//   3. num_free + num_fenced + num_owned == num_blocks - 1.
+//   4. Fences in the fenced list never decrease from front to back.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/check.h"
+#include "kv/types.h"
+
+namespace bz::kv {
+
+class BlockPool {
+ public:
+  // REQUIRES: num_blocks >= 2 (block 0 and one usable block).
+  explicit BlockPool(int32_t num_blocks);
+
+  int32_t num_blocks() const { return num_blocks_; }
+  int32_t num_free() const { return num_free_; }      // can be allocated now
+  int32_t num_fenced() const { return num_fenced_; }  // freed, but a step in flight may still touch them (KV-2)
+  int32_t num_owned() const { return num_blocks_ - 1 - num_free_ - num_fenced_; }
+  int32_t ref_count(BlockId block) const { return node(block).ref; }
+  bool is_free(BlockId block) const { return node(block).state == State::kFree; }
+  bool is_fenced(BlockId block) const { return node(block).state == State::kFenced; }
+
+  bool can_allocate(int32_t count) const { return count <= num_free_; }
+  // Takes the block at the head of the free list, with one reference. REQUIRES: can_allocate(1).
+  BlockId allocate();
+  // REQUIRES: can_allocate(out.size()).
+  void allocate(std::span<BlockId> out);
+
+  // One more owner. A free or fenced block (a prefix hit) becomes owned. REQUIRES: not the null block.
+  void add_ref(BlockId block);
+  // One owner less. The last one leaves the block free at once if every step up to `fence` has been processed, else
+  // fenced. REQUIRES: the block is owned; fence is not below an earlier call's.
+  void release(BlockId block, uint64_t fence);
+  // Steps up to `sequence` have finished: blocks fenced by them become free.
+  void processed(uint64_t sequence);
+  uint64_t processed_sequence() const { return processed_; }
+
+  // A block with cached content goes to the back of the free list when it gets free (reused last), others to the front.
+  void set_cached(BlockId block, bool cached);
+  bool is_cached(BlockId block) const { return node(block).cached; }
+
+  // Walks both lists: invariants 2 to 4. Slow; for the integrity check.
+  bool lists_are_sound() const;
+  uint64_t hash() const;
+  bool operator==(const BlockPool&) const = default;
+
+ private:
+  enum class State : uint8_t { kNull, kFree, kOwned, kFenced };
+  struct Node {
+    uint32_t prev = 0;
+    uint32_t next = 0;
+    int32_t ref = 0;
+    State state = State::kNull;
+    bool cached = false;
+    uint64_t fence = 0;
+    bool operator==(const Node&) const = default;
+  };
+
+  const Node& node(BlockId block) const {
+    BZ_CHECK_LT(block.value(), static_cast<uint32_t>(num_blocks_));
+    return nodes_[block.value()];
+  }
+  void link_before(uint32_t position, uint32_t block);
+  void unlink(uint32_t block);
+  void make_free(uint32_t block);
+
+  // nodes_[0] is the free list's sentinel, nodes_[num_blocks_] the fenced list's.
+  std::vector<Node> nodes_;
+  int32_t num_blocks_ = 0;
+  int32_t num_free_ = 0;
+  int32_t num_fenced_ = 0;
+  uint64_t processed_ = 0;
+};
+
+}  // namespace bz::kv

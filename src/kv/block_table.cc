@@ -1,0 +1,97 @@
+#include "kv/block_table.h"
+
+#include "base/mutation.h"
+#include "kv/hash.h"
+
+namespace bz::kv {
+
+BlockTables::BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes) : num_rows_(num_rows) {
+  BZ_CHECK_GE(num_rows, 2);
+  BZ_CHECK(!shapes.empty() && shapes.size() <= kMaxGroups);
+  const auto rows = static_cast<size_t>(num_rows);
+  for (const TableShape& shape : shapes) {
+    BZ_CHECK_GT(shape.max_columns, 0);
+    BZ_CHECK_GT(shape.block_size, 0);
+    Table t;
+    t.shape = shape;
+    t.blocks.assign(rows * static_cast<size_t>(shape.max_columns), kNullBlock);
+    t.width.assign(rows, 0);
+    t.first.assign(rows, 0);
+    tables_.push_back(std::move(t));
+  }
+  claimed_.assign(rows, 0);
+  free_rows_.reserve(rows);
+  for (int32_t row = num_rows - 1; row > kNullRow.value(); --row) free_rows_.push_back(row);
+}
+
+RowId BlockTables::claim_row() {
+  BZ_CHECK(!free_rows_.empty());
+  const RowId row(free_rows_.back());
+  free_rows_.pop_back();
+  BZ_CHECK(row != kNullRow && !is_claimed(row));
+  claimed_[index(row)] = 1;
+  return row;
+}
+
+void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
+  BZ_CHECK(row != kNullRow);
+  BZ_CHECK(is_claimed(row));
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    const GroupId group(g);
+    Table& t = table(group);
+    BlockId* columns = t.blocks.data() + index(row) * static_cast<size_t>(t.shape.max_columns);
+    for (int32_t c = t.first[index(row)]; c < t.width[index(row)]; ++c) columns[c] = kNullBlock;
+    t.width[index(row)] = t.first[index(row)] = 0;
+    if (mutated(Mutation::kReleaseWithoutChange)) continue;  // F08
+    changes.push_back({ChangeKind::kWidth, group, row, 0, 0});
+  }
+  claimed_[index(row)] = 0;
+  free_rows_.push_back(row.value());
+}
+
+BlockId BlockTables::block(GroupId group, RowId row, int32_t column) const {
+  const Table& t = table(group);
+  BZ_CHECK_GE(column, 0);
+  BZ_CHECK_LT(column, t.shape.max_columns);
+  return t.blocks[index(row) * static_cast<size_t>(t.shape.max_columns) + static_cast<size_t>(column)];
+}
+
+void BlockTables::push_block(GroupId group, RowId row, int32_t column, BlockId block,
+                             std::vector<TableChange>& changes) {
+  BZ_CHECK(row != kNullRow && is_claimed(row));
+  BZ_CHECK(block != kNullBlock);
+  Table& t = table(group);
+  BZ_CHECK_GE(column, t.width[index(row)]);
+  BZ_CHECK_LT(column, t.shape.max_columns);
+  t.blocks[index(row) * static_cast<size_t>(t.shape.max_columns) + static_cast<size_t>(column)] = block;
+  changes.push_back({ChangeKind::kBlock, group, row, column, block.value()});
+}
+
+void BlockTables::set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes) {
+  BZ_CHECK(row != kNullRow && is_claimed(row));
+  Table& t = table(group);
+  BZ_CHECK(width >= t.width[index(row)] && width <= t.shape.max_columns);
+  t.width[index(row)] = width;
+  changes.push_back({ChangeKind::kWidth, group, row, 0, static_cast<uint32_t>(width)});
+}
+
+GroupView BlockTables::view(GroupId group) const {
+  const Table& t = table(group);
+  BZ_CHECK_EQ(static_cast<int32_t>(t.width.size()), num_rows_);
+  BZ_CHECK_EQ(t.width[0], 0);
+  return {t.blocks.data(),     t.width.data(),     t.first.data(),      num_rows_,
+          t.shape.max_columns, t.shape.block_size, t.shape.max_position};
+}
+
+uint64_t BlockTables::hash() const {
+  Hasher h;
+  for (const Table& t : tables_) {
+    for (BlockId b : t.blocks) h.add(b.value());
+    for (int32_t w : t.width) h.add(static_cast<uint64_t>(w));
+    for (int32_t f : t.first) h.add(static_cast<uint64_t>(f));
+  }
+  for (int32_t row : free_rows_) h.add(static_cast<uint64_t>(row));
+  return h.value();
+}
+
+}  // namespace bz::kv

@@ -1,0 +1,86 @@
+// BlockTables: the host's block tables of all groups. Row 0 is the null row: width 0, never claimed (PAD-3).
+//
+// Owned by CacheManager; not thread-safe. Every write returns through `changes` as the absolute TableChange that brings
+// a device's copy to the same state (PAD-10); there is no other way to write.
+//
+// Invariants
+//   1. Row 0 is never claimed; its columns are null, its widths and firsts 0.
+//   2. Columns outside [first, width) of a row hold kNullBlock on the host.
+//   3. A row that is not claimed has width 0 in every group.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "kv/slot.h"
+#include "kv/types.h"
+
+namespace bz::kv {
+
+struct TableShape {
+  int32_t block_size;    // entries in a block
+  int32_t max_columns;   // columns of the group's table
+  int32_t max_position;  // positions lie in [0, max_position)
+
+  bool operator==(const TableShape&) const = default;
+};
+
+class BlockTables {
+ public:
+  // REQUIRES: num_rows >= 2 (the null row and one more), 1 to kMaxGroups shapes.
+  BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes);
+
+  int32_t num_rows() const { return num_rows_; }
+  int32_t num_groups() const { return static_cast<int32_t>(tables_.size()); }
+  int32_t num_free_rows() const { return static_cast<int32_t>(free_rows_.size()); }
+  bool is_claimed(RowId row) const { return claimed_[index(row)] != 0; }
+
+  // REQUIRES: num_free_rows() > 0.
+  RowId claim_row();
+  // Nulls every column on the host, and writes width 0 (and first 0) in every group as changes.
+  void release_row(RowId row, std::vector<TableChange>& changes);
+
+  int32_t width(GroupId group, RowId row) const { return table(group).width[index(row)]; }
+  int32_t first(GroupId group, RowId row) const { return table(group).first[index(row)]; }
+  BlockId block(GroupId group, RowId row, int32_t column) const;
+
+  // Puts a block at column width(); the width itself changes with set_width. REQUIRES: row claimed, a column is left.
+  void push_block(GroupId group, RowId row, int32_t column, BlockId block, std::vector<TableChange>& changes);
+  void set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes);
+
+  // The tables as the device functions see them, over host memory. Valid while this object lives.
+  GroupView view(GroupId group) const;
+
+  uint64_t hash() const;
+  bool operator==(const BlockTables&) const = default;
+
+ private:
+  struct Table {
+    TableShape shape{};
+    std::vector<BlockId> blocks;  // [num_rows][max_columns]
+    std::vector<int32_t> width;   // [num_rows]
+    std::vector<int32_t> first;   // [num_rows]
+    bool operator==(const Table&) const = default;
+  };
+
+  size_t index(RowId row) const {
+    BZ_CHECK_GE(row.value(), 0);
+    BZ_CHECK_LT(row.value(), num_rows_);
+    return static_cast<size_t>(row.value());
+  }
+  const Table& table(GroupId group) const {
+    BZ_CHECK_GE(group.value(), 0);
+    BZ_CHECK_LT(group.value(), num_groups());
+    return tables_[static_cast<size_t>(group.value())];
+  }
+  Table& table(GroupId group) { return const_cast<Table&>(std::as_const(*this).table(group)); }
+
+  int32_t num_rows_ = 0;
+  std::vector<Table> tables_;
+  std::vector<int32_t> free_rows_;  // a stack; the lowest row is on top at the start
+  std::vector<uint8_t> claimed_;    // [num_rows]
+};
+
+}  // namespace bz::kv

@@ -1,0 +1,38 @@
+// The integrity check: every invariant of the cache core, looked at from outside. Slow; run when idle, in tests, after
+// a fault. It reads the facade's public state only and trusts none of its counters.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kv/cache_manager.h"
+
+namespace bz::kv {
+
+// A copy of the tables as a device has them: zeroes, plus the changes of the plans it was given (PAD-10).
+class TableMirror {
+ public:
+  explicit TableMirror(const CacheConfig& config);
+  void apply(const CachePlan& plan);  // REQUIRES: plan.sequence == the last one + 1
+
+  uint64_t sequence() const { return sequence_; }
+  BlockId block(GroupId group, RowId row, int32_t column) const;
+  int32_t width(GroupId group, RowId row) const;
+  int32_t first(GroupId group, RowId row) const;
+
+ private:
+  struct Group {
+    int32_t max_columns = 0;
+    std::vector<uint32_t> blocks;
+    std::vector<uint32_t> width, first;
+  };
+  std::vector<Group> groups_;
+  uint64_t sequence_ = 0;
+};
+
+// One line per violation; empty: all is well.
+std::vector<std::string> check_integrity(const CacheManager& manager);
+// The mirror has taken every plan and nothing is pending: its rows must read exactly as the host's do.
+std::vector<std::string> check_mirror(const CacheManager& manager, const TableMirror& mirror);
+
+}  // namespace bz::kv

@@ -1,0 +1,112 @@
+#include "kv/layout.h"
+
+#include <gtest/gtest.h>
+
+namespace bz::kv {
+namespace {
+
+LayoutRequest smollm2(int64_t cache_bytes) {
+  LayoutRequest request;
+  for (int32_t i = 0; i < 30; ++i) request.layers.push_back(attention_layer(i, 3, 64, DType::kF16));
+  request.cache_bytes = cache_bytes;
+  return request;
+}
+
+TEST(Layout, SmolLM2ByHand) {
+  const Result<Layout> result = make_layout(smollm2(256 << 20));
+  ASSERT_TRUE(result.ok());
+  const Layout& layout = *result;
+  ASSERT_EQ(layout.groups.size(), 1u);
+  EXPECT_EQ(layout.groups[0].spec.block_size, 64);           // 64 * 768 = 48 KiB; 32 would be 24 KiB
+  EXPECT_EQ(layout.block_stride, 30 * 64 * 2 * 3 * 64 * 2);  // 1,474,560
+  EXPECT_EQ(layout.head_bytes, 1474560);                     // already a multiple of 4096
+  EXPECT_EQ(layout.num_blocks, 182);                         // 1 + floor((268435456 - 1474560) / 1474560)
+  EXPECT_EQ(layout.tail_bytes, 0);
+  const LayerPages& pages = pages_of_layer(layout, 7);
+  EXPECT_EQ(pages.k.offset, 7 * 49152);
+  EXPECT_EQ(pages.v.offset, 7 * 49152 + 24576);
+  EXPECT_EQ(pages.k.entry_bytes, 384);
+  EXPECT_EQ(pages.page_bytes, 49152);
+}
+
+// Every byte of the budget is accounted for, planes never overlap, whatever the shapes.
+TEST(Layout, InvariantsOverManyShapes) {
+  int checked = 0;
+  for (int32_t heads : {1, 2, 3, 8}) {
+    for (int32_t dim : {16, 64, 72, 256}) {
+      for (int32_t layers : {1, 2, 5}) {
+        for (int32_t window : {0, 8, 512}) {
+          for (int32_t block_size : {0, 16, 24, 256}) {
+            for (int64_t granule : {int64_t{4096}, int64_t{2} << 20}) {
+              for (int64_t mib : {1, 7, 300}) {
+                LayoutRequest request{{}, mib << 20, granule, block_size};
+                for (int32_t i = 0; i < layers; ++i) {
+                  request.layers.push_back(window > 0 && i % 2 == 1 ? window_layer(i, heads, dim, DType::kF16, window)
+                                                                    : attention_layer(i, heads, dim, DType::kF16));
+                }
+                const Result<Layout> result = make_layout(request);
+                if (!result.ok()) continue;
+                const Layout& l = *result;
+                ++checked;
+                ASSERT_EQ(l.head_bytes + l.body_bytes + l.tail_bytes, l.total_bytes);
+                ASSERT_LE(l.total_bytes, request.cache_bytes);
+                ASSERT_EQ(l.block_stride % kPageAlign, 0);
+                ASSERT_EQ(l.head_bytes % granule, 0);
+                ASSERT_EQ((l.body_bytes + l.tail_bytes) % granule, 0);
+                ASSERT_EQ(l.body_bytes, int64_t{l.num_blocks - 1} * l.block_stride);
+                for (const GroupLayout& g : l.groups) {
+                  int64_t end = 0;
+                  for (const LayerPages& p : g.layers) {
+                    for (const PageView& v : {p.k, p.v}) {
+                      ASSERT_EQ(v.offset % kPageAlign, 0);
+                      ASSERT_GE(v.offset, end);
+                      ASSERT_EQ(v.block_stride, l.block_stride);
+                      end = v.offset + v.entry_bytes * v.block_size;
+                    }
+                  }
+                  ASSERT_LE(end, g.used_bytes);
+                  ASSERT_LE(g.used_bytes, l.block_stride);
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(checked, 500);
+}
+
+TEST(Layout, EndOnAGranuleWhereItCostsUnderOnePercent) {
+  // One layer, 24 entries of 256 bytes in two planes: a stride of 12288 bytes, 3 granules of 4 KiB.
+  LayoutRequest request{{attention_layer(0, 1, 128, DType::kF16)}, 10 << 20, 4096, 24};
+  Layout l = make_layout(request).value();
+  EXPECT_EQ(l.tail_bytes, 0);
+  // 2 MiB granules: an aligned end would need a multiple of 512 blocks; few blocks fit, so a canary it is.
+  request.granule = 2 << 20;
+  l = make_layout(request).value();
+  EXPECT_GT(l.tail_bytes, 0);
+  EXPECT_LE(l.total_bytes, request.cache_bytes);
+}
+
+TEST(Layout, RefusesNonsense) {
+  EXPECT_FALSE(make_layout({{}, 1 << 20}).ok());
+  EXPECT_FALSE(make_layout({{LayerSpec{}}, 1 << 20}).ok());
+  EXPECT_FALSE(make_layout({{window_layer(0, 1, 64, DType::kF16, 0)}, 1 << 20}).ok());
+  EXPECT_FALSE(make_layout({{attention_layer(0, 1, 64, DType::kF16)}, 1 << 20, 1000}).ok());
+  const Result<Layout> small = make_layout(smollm2(1 << 20));
+  ASSERT_FALSE(small.ok());
+  EXPECT_EQ(small.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(small.status().message().find("need at least"), std::string::npos);
+  // What it says suffices does suffice.
+  EXPECT_TRUE(make_layout(smollm2(1474560 * 3)).ok());
+}
+
+TEST(Layout, DescribeAccountsForEveryByte) {
+  const std::string text = describe(*make_layout(smollm2(64 << 20)));
+  EXPECT_NE(text.find("group 0: full, 30 layers, blocks of 64 entries"), std::string::npos) << text;
+  EXPECT_NE(text.find("total: "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bz::kv
