@@ -206,7 +206,7 @@ class Forward:
             tokens, cache = torch.tensor([ids]), None
             for step in range(count):
                 mask = torch.ones((1, len(ids) + step), dtype=torch.long)
-                out = self.model(tokens, attention_mask=mask, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                out = self.model(tokens, attention_mask=mask, cache=cache, use_cache=True, logits_to_keep=1)
                 cache = out.past_key_values
                 best = torch.topk(out.logits[0, -1], 2)
                 made.append(int(best.indices[0]))

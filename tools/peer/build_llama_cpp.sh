@@ -12,7 +12,7 @@
 # What is already there is kept: a second call returns at once, and a stopped build goes on where it was.
 # The build is as its authors ship it: Release, every instruction set of this CPU, OpenMP, weight repacking.
 # --print-dir prints the folder of the programs on stdout and builds nothing; exit 1 if they are not built yet.
-# Needs: cmake, g++, python3 with pip, about 1.2 GB of disk; 2.5 to 13 minutes on two cores.
+# Needs: cmake, g++, python3 with pip, about 0.4 GB of disk; 2.5 to 13 minutes on two cores.
 set -euo pipefail
 
 readonly kVersion=0.3.36
@@ -70,6 +70,7 @@ if built; then
 fi
 
 if [[ ! -f "$archive" ]]; then
+  python3 -m pip --version >/dev/null 2>&1 || die "python3 has no pip: install python3-pip and try again"
   say "fetching the source distribution of llama-cpp-python $kVersion (77 MB)"
   python3 -m pip download --quiet --no-deps --no-binary llama-cpp-python --dest "$cache" "llama-cpp-python==$kVersion"
 fi

@@ -4,7 +4,8 @@
 //
 // IDS:  raw little-endian int32, one per token, no header.
 // OUT:  without --greedy, raw little-endian float32 [num_ids, vocab]: row i are the logits after ids[0..i];
-//       with --greedy N, raw little-endian int32 [N]: the ids that follow, end-of-sequence ignored, ties to the lowest id.
+//       with --greedy N, raw little-endian int32 [N]: the ids that follow, end-of-sequence ignored, ties to the lowest
+//       id.
 // --batch N: tokens per decode call (default 512). 1 takes llama.cpp's path for single tokens, larger ones its path for
 //       prompts; the two round differently. The one-line summary on stdout is JSON.
 // Built by build_llama_cpp.sh against the peer's own libraries; no part of Blockzero links against it.
@@ -67,7 +68,7 @@ Options parse(int argc, char** argv) {
     } else if (arg == "--kv" && (value == "f16" || value == "f32")) {
       options.kv_type = value == "f16" ? GGML_TYPE_F16 : GGML_TYPE_F32;
     } else if (arg == "--flash" && (value == "auto" || value == "on" || value == "off")) {
-      options.flash = value == "auto"  ? LLAMA_FLASH_ATTN_TYPE_AUTO
+      options.flash = value == "auto" ? LLAMA_FLASH_ATTN_TYPE_AUTO
                       : value == "on" ? LLAMA_FLASH_ATTN_TYPE_ENABLED
                                       : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     } else {
@@ -108,9 +109,11 @@ int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   std::vector<llama_token> ids = read_ids(options.ids);
 
-  llama_log_set([](ggml_log_level level, const char* text, void*) {
-    if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-  }, nullptr);
+  llama_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+      },
+      nullptr);
   llama_backend_init();
   using Model = std::unique_ptr<llama_model, decltype(&llama_model_free)>;
   using Context = std::unique_ptr<llama_context, decltype(&llama_free)>;
@@ -175,8 +178,8 @@ int main(int argc, char** argv) {
 
   out.close();
   if (!out) die(1, "cannot write " + options.out);
-  std::printf("{\"num_ids\": %d, \"vocab\": %d, \"batch\": %d, \"threads\": %d, \"greedy\": %d, \"seconds\": %.3f}\n", num_ids,
-              vocab, options.batch, options.threads, options.greedy, seconds);
+  std::printf("{\"num_ids\": %d, \"vocab\": %d, \"batch\": %d, \"threads\": %d, \"greedy\": %d, \"seconds\": %.3f}\n",
+              num_ids, vocab, options.batch, options.threads, options.greedy, seconds);
   context.reset();
   model.reset();
   llama_backend_free();
