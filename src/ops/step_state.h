@@ -25,6 +25,7 @@ struct RowSampling {
   float top_p;
   int32_t top_k;  // 0: off
   float min_p;
+  uint32_t first_output;  // output index of the row's first sample: not 0 when a preempted request begins a row again
   uint64_t seed;
 };
 
@@ -98,9 +99,12 @@ struct StepResultHeader {
   int32_t num_valid_rows;
 };
 
+inline constexpr int32_t kTokenNone = -1;  // the row did not sample
+inline constexpr int32_t kTokenNan = -2;   // its logits hold a NaN: the engine fails this request alone (ENG-1)
+
 struct RowResult {
-  int32_t token;  // sampled token id; -1: the row did not sample
-  float logprob;  // its natural-log probability under the unmodified logits; 0 when token is -1
+  int32_t token;  // sampled token id, or kTokenNone, kTokenNan
+  float logprob;  // its natural-log probability under the unmodified logits; 0 without a token
 };
 
 }  // namespace bz::ops

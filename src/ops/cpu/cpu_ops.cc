@@ -1,0 +1,53 @@
+#include "ops/cpu/cpu_ops.h"
+
+#include "device/cpu/cpu_stream.h"
+#include "ops/cpu/dequantize.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/shape_checks.h"
+
+namespace bz::ops::cpu {
+namespace {
+
+// The launch wrapper of every op: checks shapes, then enqueues.
+template <const char* Name, class Params, void (*Kernel)(const Params&, Worker&)>
+void launch(device::Stream& stream, const Params& params) {
+  check(params);
+  device::cpu::enqueue(stream, Name, params, Kernel);
+}
+
+constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul", kRopeTable[] = "rope_table",
+               kRopeStore[] = "rope_store", kAttention[] = "attention", kSiluMul[] = "silu_mul",
+               kGatherRows[] = "gather_rows", kSampleGreedy[] = "sample_greedy", kSampleRandom[] = "sample_random";
+
+#define BZ_TABLE_(name, ns)                                                                                         \
+  OpTable {                                                                                                         \
+    .isa = name, .prepare = prepare, .embed = launch<kEmbed, EmbedParams, ns::embed>,                               \
+    .rms_norm = launch<kRmsNorm, RmsNormParams, ns::rms_norm>, .matmul = launch<kMatmul, MatmulParams, ns::matmul>, \
+    .rope_table = launch<kRopeTable, RopeTableParams, ns::rope_table>,                                              \
+    .rope_store = launch<kRopeStore, RopeStoreParams, ns::rope_store>,                                              \
+    .attention = launch<kAttention, AttentionParams, ns::attention>,                                                \
+    .silu_mul = launch<kSiluMul, SiluMulParams, ns::silu_mul>,                                                      \
+    .gather_rows = launch<kGatherRows, GatherRowsParams, ns::gather_rows>,                                          \
+    .sample_greedy = launch<kSampleGreedy, SampleParams, ns::sample_greedy>,                                        \
+    .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                        \
+    .matmul_scratch_bytes = ns::matmul_scratch_bytes, .sample_scratch_bytes = ns::sample_scratch_bytes,             \
+    .supports_weight = supports_weight,                                                                             \
+  }
+
+const OpTable kReference = BZ_TABLE_("reference", reference);
+
+}  // namespace
+
+const OpTable* table_by_name(std::string_view isa) {
+  if (isa == kReference.isa) return &kReference;
+  return nullptr;
+}
+
+const OpTable* fastest_table() {
+  for (const char* name : {"avx512-vnni", "avx2"}) {
+    if (const OpTable* table = table_by_name(name)) return table;
+  }
+  return &kReference;
+}
+
+}  // namespace bz::ops::cpu

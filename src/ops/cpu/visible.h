@@ -1,0 +1,32 @@
+// Which positions a token of this step may see. The only place where attention reads lengths (PAD-5, PAD-7).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/params.h"
+
+namespace bz::ops::cpu {
+
+inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kMaxHeadsPerKv = 16;
+
+// [begin, end); empty for a token that sees nothing.
+struct VisibleRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+// May the tokens of batch row `row` read the cache at all? -1: the token belongs to no row.
+inline bool row_is_live(const StepView& view, int32_t row) {
+  return row >= 0 && row < view.num_valid_rows->value() && view.row_index[row] > kv::kNullRow.value() &&
+         view.seq_len[row] > 0;
+}
+
+// REQUIRES: row_is_live(view, row); `token` belongs to it. Causal: up to the token's own position, and never past what
+// the cache holds.
+inline VisibleRange visible_range(const StepView& view, int32_t group, int32_t row, int64_t token) {
+  return {std::max(view.groups[group].first_visible[row], 0), std::min(view.positions[token] + 1, view.seq_len[row])};
+}
+
+}  // namespace bz::ops::cpu
