@@ -7,6 +7,7 @@ namespace bz::kv {
 BlockPool::BlockPool(int32_t num_blocks) : num_blocks_(num_blocks) {
   BZ_CHECK_GE(num_blocks, 2);
   nodes_.resize(static_cast<size_t>(num_blocks) + 1);
+  fences_.resize(static_cast<size_t>(num_blocks));
   const auto fenced = static_cast<uint32_t>(num_blocks);
   nodes_[fenced].prev = nodes_[fenced].next = fenced;
   for (uint32_t id = 1; id < fenced; ++id) {
@@ -54,32 +55,34 @@ void BlockPool::add_ref(BlockId block) {
   if (n.state != State::kOwned) {
     unlink(block.value());
     --(n.state == State::kFree ? num_free_ : num_fenced_);
+    fences_[block.value()] = 0;
     n.state = State::kOwned;
   }
-  ++n.ref;
+  BZ_CHECK_LT(n.ref + 0, kMaxRefs);
+  n.ref = n.ref + 1;
 }
 
 void BlockPool::release(BlockId block, uint64_t fence) {
   BZ_CHECK(block != kNullBlock);
   BZ_CHECK_LT(block.value(), static_cast<uint32_t>(num_blocks_));
   Node& n = nodes_[block.value()];
-  BZ_CHECK_GT(n.ref, 0);
-  if (--n.ref > 0) return;
+  BZ_CHECK(n.ref > 0);
+  n.ref = n.ref - 1;
+  if (n.ref > 0) return;
   if (fence <= processed_) return make_free(block.value());
   const auto sentinel = static_cast<uint32_t>(num_blocks_);
   const uint32_t last = nodes_[sentinel].prev;
-  BZ_CHECK(last == sentinel || nodes_[last].fence <= fence);
+  BZ_CHECK(last == sentinel || fences_[last] <= fence);
   n.state = State::kFenced;
-  n.fence = fence;
+  fences_[block.value()] = fence;
   link_before(sentinel, block.value());
   ++num_fenced_;
 }
 
 void BlockPool::make_free(uint32_t block) {
   Node& n = nodes_[block];
-  BZ_CHECK_EQ(n.ref, 0);
+  BZ_CHECK(n.ref == 0);
   n.state = State::kFree;
-  n.fence = 0;
   link_before(n.cached ? 0 : nodes_[0].next, block);
   ++num_free_;
 }
@@ -90,7 +93,8 @@ void BlockPool::processed(uint64_t sequence) {
   const auto sentinel = static_cast<uint32_t>(num_blocks_);
   while (nodes_[sentinel].next != sentinel) {
     const uint32_t block = nodes_[sentinel].next;
-    if (nodes_[block].fence > sequence) return;
+    if (fences_[block] > sequence) return;
+    fences_[block] = 0;
     unlink(block);
     --num_fenced_;
     make_free(block);
@@ -112,8 +116,8 @@ bool BlockPool::lists_are_sound() const {
     for (uint32_t id = nodes_[head].next; id != head; id = nodes_[id].next) {
       const Node& n = nodes_[id];
       if (n.state != state || n.ref != 0 || seen[id]++ != 0 || --count < 0) return false;
-      if (n.fence < fence || nodes_[n.next].prev != id) return false;
-      fence = n.fence;
+      if (fences_[id] < fence || nodes_[n.next].prev != id) return false;
+      fence = fences_[id];
     }
     return count == 0;
   };
@@ -130,8 +134,9 @@ uint64_t BlockPool::hash() const {
   h.add(processed_);
   for (const Node& n : nodes_) {
     h.add(static_cast<uint64_t>(n.next) << 32 | static_cast<uint32_t>(n.ref));
-    h.add(n.fence << 1 | (n.cached ? 1u : 0u));
+    h.add(n.cached ? 1u : 0u);
   }
+  for (uint64_t fence : fences_) h.add(fence);
   return h.value();
 }
 

@@ -19,6 +19,8 @@
 
 namespace bz::kv {
 
+inline constexpr int32_t kMaxRefs = (1 << 27) - 1;
+
 class BlockPool {
  public:
   // REQUIRES: num_blocks >= 2 (block 0 and one usable block).
@@ -58,13 +60,13 @@ class BlockPool {
 
  private:
   enum class State : uint8_t { kNull, kFree, kOwned, kFenced };
+  // 12 bytes: freed and allocated in random order, the size of this array is what an operation costs.
   struct Node {
     uint32_t prev = 0;
     uint32_t next = 0;
-    int32_t ref = 0;
-    State state = State::kNull;
-    bool cached = false;
-    uint64_t fence = 0;
+    int32_t ref : 28 = 0;
+    State state : 3 = State::kNull;
+    bool cached : 1 = false;
     bool operator==(const Node&) const = default;
   };
 
@@ -78,6 +80,7 @@ class BlockPool {
 
   // nodes_[0] is the free list's sentinel, nodes_[num_blocks_] the fenced list's.
   std::vector<Node> nodes_;
+  std::vector<uint64_t> fences_;  // [num_blocks] of fenced blocks; 0 for others
   int32_t num_blocks_ = 0;
   int32_t num_free_ = 0;
   int32_t num_fenced_ = 0;
