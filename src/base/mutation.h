@@ -10,21 +10,24 @@
 
 namespace bz {
 
-enum class Mutation : uint8_t {
-  kNone,
+enum class Mutation : uint32_t {
   kSlotWithoutNullTest,   // F01: generic slot without the null test
-  kStageOnlyLiveRows,     // F06, F11: only the live part of the staging is written
+  kCountPaddedAsValid,    // F06: padding counted from the padded size
+  kStageOnlyLiveRows,     // F11: only the live part of the rows is staged
   kReleaseWithoutChange,  // F07, F08: a released row keeps its device table
   kDummySkipsStaging,     // F09, F10: a dummy step replays without restaging
   kZeroFilledSlots,       // F25: slot buffers start at 0, a valid slot, and padding keeps what it finds
+  kRingWithoutKeepRule,   // F20: of a chunk longer than a ring every token maps
+  kNoSequenceCheck,       // a check switched off (PAD-10), to show what the mutations above do without it
 };
 
 #if defined(BZ_MUTATIONS)
-// The mutation in force. Set between steps only.
-inline Mutation g_mutation = Mutation::kNone;
+// The mutations in force, one bit each: several, where harm needs a partner. Set between steps only.
+inline uint32_t g_mutations = 0;
+constexpr uint32_t mutation_bit(Mutation m) { return 1u << static_cast<uint32_t>(m); }
 constexpr bool mutated(Mutation m) {
   if (__builtin_is_constant_evaluated()) return false;
-  return g_mutation == m;
+  return (g_mutations & mutation_bit(m)) != 0;
 }
 #else
 BZ_HD constexpr bool mutated(Mutation) { return false; }

@@ -1,10 +1,18 @@
 #include "device/cpu/cpu_stream.h"
 
+#include <cstring>
 #include <utility>
 
 #include "device/cpu/fault_handler.h"
 
 namespace bz::device::cpu {
+
+void CpuGraph::add(const Node& node) {
+  params_.push_back(std::make_unique<std::byte[]>(node.param_bytes));
+  std::memcpy(params_.back().get(), node.params, node.param_bytes);
+  nodes_.push_back(node);
+  nodes_.back().params = params_.back().get();
+}
 
 void CpuStream::begin_capture() {
   BZ_CHECK_MSG(capture_ == nullptr, "a capture is already on");
@@ -18,7 +26,7 @@ std::unique_ptr<Graph> CpuStream::end_capture() {
 
 void CpuStream::add(const Node& node) {
   if (capture_ != nullptr) {
-    capture_->nodes.push_back(node);
+    capture_->add(node);
     return;
   }
   pool_->run([&](Worker& worker) {
@@ -29,7 +37,7 @@ void CpuStream::add(const Node& node) {
 
 void CpuStream::launch(const Graph& graph) {
   BZ_CHECK_MSG(capture_ == nullptr, "a graph cannot be launched inside a capture");
-  const auto& nodes = static_cast<const CpuGraph&>(graph).nodes;
+  const auto& nodes = static_cast<const CpuGraph&>(graph).nodes();
   pool_->run([&](Worker& worker) {
     for (const Node& node : nodes) {
       const FaultScope scope(node.label.op, node.label.layer, step_);

@@ -2,9 +2,8 @@
 // so every padding fault that a CUDA graph can have can be made, and is tested, on a machine without a GPU.
 #pragma once
 
-#include <cstring>
+#include <cstddef>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <vector>
 
@@ -21,18 +20,25 @@ struct OpLabel {
   int32_t layer = -1;
 };
 
+// The parameters live with whoever holds the node: the graph that recorded it, or the launcher that runs it at once.
 struct Node {
-  static constexpr size_t kMaxParamBytes = 1024;
   OpLabel label;
   void (*run)(const Node& self, Worker& worker) = nullptr;
   void (*kernel)() = nullptr;  // the typed kernel, erased; run casts it back
-  alignas(16) std::byte params[kMaxParamBytes];
+  const void* params = nullptr;
+  size_t param_bytes = 0;
 };
 
 class CpuGraph final : public Graph {
  public:
-  size_t num_nodes() const override { return nodes.size(); }
-  std::vector<Node> nodes;
+  size_t num_nodes() const override { return nodes_.size(); }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  // Copies the parameters.
+  void add(const Node& node);
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<std::unique_ptr<std::byte[]>> params_;  // one a node; aligned for any type
 };
 
 class CpuStream final : public Stream {
@@ -64,14 +70,14 @@ using Kernel = void (*)(const Params&, Worker&);
 template <class Params>
 void enqueue(Stream& stream, const char* op, const Params& params, Kernel<Params> kernel) {
   static_assert(std::is_trivially_copyable_v<Params>, "a node holds addresses and plain values only");
-  static_assert(sizeof(Params) <= Node::kMaxParamBytes && alignof(Params) <= 16);
   auto& cpu_stream = static_cast<CpuStream&>(stream);
   Node node;
   node.label = {op, cpu_stream.layer()};
-  std::memcpy(node.params, &params, sizeof(Params));
   node.kernel = reinterpret_cast<void (*)()>(kernel);
+  node.params = &params;
+  node.param_bytes = sizeof(Params);
   node.run = [](const Node& self, Worker& worker) {
-    reinterpret_cast<Kernel<Params>>(self.kernel)(*std::launder(reinterpret_cast<const Params*>(self.params)), worker);
+    reinterpret_cast<Kernel<Params>>(self.kernel)(*static_cast<const Params*>(self.params), worker);
   };
   cpu_stream.add(node);
 }

@@ -1,0 +1,43 @@
+// blockzero: the command line. One file per command; this one parses and maps a Status to an exit code:
+// 0, 1 for a fault of ours, 2 for bad input.
+#include <CLI/CLI.hpp>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "cli/plan.h"
+#include "cli/run.h"
+
+namespace {
+
+constexpr int kExitBadInput = 2;
+
+int report(const bz::Status& status) {
+  if (!status.ok()) bz::log::error("{}", status.message());
+  return status.exit_code();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Blockzero: LLM inference whose null block stays zero");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", BLOCKZERO_VERSION);
+
+  bz::cli::RunOptions run_options;
+  CLI::App* run = app.add_subcommand("run", "one answer, streamed");
+  bz::cli::add_run_options(*run, run_options);
+
+  bz::cli::PlanOptions plan_options;
+  CLI::App* plan = app.add_subcommand("plan", "the memory plan, without loading weights");
+  bz::cli::add_plan_options(*plan, plan_options);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    bz::log::error("{}; see blockzero --help", e.what());
+    return kExitBadInput;
+  }
+  if (run->parsed()) return report(bz::cli::run(run_options));
+  return report(bz::cli::plan(plan_options));
+}

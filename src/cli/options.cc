@@ -1,0 +1,79 @@
+#include "cli/options.h"
+
+#include <charconv>
+
+namespace bz::cli {
+namespace {
+
+constexpr int64_t kMaxBytes = int64_t{1} << 50;
+
+Status unknown_value(const char* option, const std::string& value, const char* choices) {
+  return invalid_argument("{} {}: use {}", option, value, choices);
+}
+
+Result<engine::GraphMode> parse_graphs(const std::string& s) {
+  if (s == "none") return engine::GraphMode::kNone;
+  if (s == "full" || s == "auto") return engine::GraphMode::kFull;
+  return unknown_value("--graphs", s, "none, full or auto");
+}
+
+Result<device::NullGuard> parse_null_guard(const std::string& s) {
+  if (s == "read-only") return device::NullGuard::kReadOnly;
+  if (s == "hard") return device::NullGuard::kHard;
+  if (s == "off") return device::NullGuard::kOff;
+  return unknown_value("--null-guard", s, "read-only, hard or off");
+}
+
+Result<DType> parse_kv_dtype(const std::string& s) {
+  if (s == "f16") return DType::kF16;
+  if (s == "f32") return DType::kF32;
+  return unknown_value("--kv-cache-dtype", s, "f16 or f32");
+}
+
+}  // namespace
+
+Result<int64_t> parse_bytes(const std::string& option, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  int shift = -1;
+  if (unit.empty() || unit == "B") shift = 0;
+  if (unit == "K" || unit == "KiB") shift = 10;
+  if (unit == "M" || unit == "MiB") shift = 20;
+  if (unit == "G" || unit == "GiB") shift = 30;
+  if (error != std::errc() || shift < 0 || value < 1 || value > (kMaxBytes >> shift)) {
+    return invalid_argument("{} {}: use a number of bytes, or one with K, M or G (512M)", option, text);
+  }
+  return value << shift;
+}
+
+void add_engine_options(CLI::App& command, EngineOptions& o) {
+  command.add_option("--device", o.load.device.name, "where to run: cpu")->capture_default_str();
+  command.add_option("--threads", o.load.device.num_threads, "CPU threads; 0: one per core")->capture_default_str();
+  command.add_option("--graphs", o.graphs, "none: run ops one by one; full or auto: record and replay")
+      ->capture_default_str();
+  command.add_option("--null-guard", o.null_guard, "block 0: read-only, hard (not even readable) or off")
+      ->capture_default_str();
+  command.add_option("--kv-cache-dtype", o.kv_dtype, "f16 or f32")->capture_default_str();
+  command.add_option("--kv-cache-bytes", o.kv_cache_bytes, "size of the cache, for example 512M; default 512M");
+  command.add_option("--block-size", o.load.block_size, "tokens in a block; default: pages of at least 32 KiB");
+  command.add_option("--max-num-seqs", o.load.max_num_seqs, "most requests in one step; default 32");
+  command.add_option("--max-num-batched-tokens", o.load.max_num_batched_tokens, "most tokens in one step; default 512");
+  command.add_option("--max-model-len", o.load.max_model_len, "most tokens of a request; default: the model's context");
+  command.add_option("--served-model-name", o.load.served_model_name,
+                     "default: the file's general.basename, else its stem");
+  command.add_flag("--kv-sanitize", o.load.kv_sanitize, "check every slot of every step and poison free blocks (slow)");
+}
+
+Result<engine::LoadOptions> to_load_options(const EngineOptions& options) {
+  engine::LoadOptions load = options.load;
+  BZ_ASSIGN(load.graphs, parse_graphs(options.graphs));
+  BZ_ASSIGN(load.null_guard, parse_null_guard(options.null_guard));
+  BZ_ASSIGN(load.kv_dtype, parse_kv_dtype(options.kv_dtype));
+  if (!options.kv_cache_bytes.empty()) {
+    BZ_ASSIGN(load.kv_cache_bytes, parse_bytes("--kv-cache-bytes", options.kv_cache_bytes));
+  }
+  return load;
+}
+
+}  // namespace bz::cli

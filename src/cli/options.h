@@ -1,0 +1,30 @@
+// Command-line options that several commands share.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+#include "engine/loaded_model.h"
+
+namespace bz::cli {
+
+// What the user typed for the engine; strings until checked.
+struct EngineOptions {
+  engine::LoadOptions load;
+  std::string graphs = "full";
+  std::string null_guard = "read-only";
+  std::string kv_dtype = "f16";
+  std::string kv_cache_bytes;  // digits with an optional K, M or G
+};
+
+// Adds --device, --threads, --graphs, --kv-cache-bytes ... to a command. `options` outlives it.
+void add_engine_options(CLI::App& command, EngineOptions& options);
+// Checks what was typed and turns it into LoadOptions.
+Result<engine::LoadOptions> to_load_options(const EngineOptions& options);
+
+// "512M" -> 536870912. The option's name is for the message.
+Result<int64_t> parse_bytes(const std::string& option, const std::string& text);
+
+}  // namespace bz::cli

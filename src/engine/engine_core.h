@@ -1,0 +1,67 @@
+// EngineCore: schedule, stage, run, deliver. One thread calls it; ThreadedEngine gives it one of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "engine/graph_runner.h"
+#include "engine/kv_sanitizer.h"
+#include "engine/scheduler.h"
+
+namespace bz::engine {
+
+class EngineCore {
+ public:
+  // The runner outlives the core. sanitizer may be null.
+  EngineCore(GraphRunner& runner, const SchedulerConfig& config, const kv::CacheConfig& cache,
+             std::unique_ptr<KvSanitizer> sanitizer);
+
+  Status check(const Request& request) const { return scheduler_.check(request); }
+  void add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
+    scheduler_.add(id, std::move(request), std::move(sink));
+  }
+  bool cancel(RequestId id) { return scheduler_.cancel(id); }
+
+  bool has_work() const { return alive_ && (scheduler_.has_work() || scheduler_.has_pending_changes()); }
+  // One step of whatever there is to do. False: nothing was.
+  bool step();
+  // A step without rows, padded at least this far: every batch row names the null row.
+  void dummy_step(int32_t min_rows = 1, int32_t min_tokens = 0);
+  // Records the decode graphs, smallest first, each followed by a dummy step that runs it.
+  void warm_up();
+
+  // Called after each step with what ran, before the next one is planned: scoring and tests read the logits here.
+  using Observer = std::function<void(const StepPlan& plan, const StepResult& result)>;
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  // Pads every later step at least this far (tests; ranks that agreed on a size).
+  void set_min_rows(int32_t min_rows) { min_rows_ = min_rows; }
+
+  // Ends every request that runs or waits.
+  void finish_all(FinishReason reason, const std::string& error = {}) { scheduler_.finish_all(reason, error); }
+
+  bool alive() const { return alive_; }
+  EngineStats stats() const;
+  const Scheduler& scheduler() const { return scheduler_; }
+  GraphRunner& runner() { return runner_; }
+  const KvSanitizer* sanitizer() const { return sanitizer_.get(); }
+
+ private:
+  void run_change_plans();
+  StepResult run(const StepPlan& plan);
+  void fail_stop(const std::string& why);
+
+  GraphRunner& runner_;
+  Scheduler scheduler_;
+  std::unique_ptr<KvSanitizer> sanitizer_;
+  StepPlan plan_;  // reused: steady steps allocate nothing (ENG-3)
+  StepPlan change_plan_;
+  Observer observer_;
+  int32_t min_rows_ = 0;
+  bool alive_ = true;
+  std::string failure_;
+};
+
+}  // namespace bz::engine

@@ -1,0 +1,42 @@
+#include "engine/graph_key.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/math.h"
+
+namespace bz::engine {
+namespace {
+
+constexpr int32_t kMinMixedTokens = 16;
+
+int32_t pad_size(int32_t n, int32_t limit) { return std::min(next_pow2(std::max(n, 1)), limit); }
+
+}  // namespace
+
+std::string GraphKey::name() const {
+  if (uniform_query_len == 1) return fmt::format("decode-{}", rows);
+  return fmt::format("mixed-{}x{}{}", tokens, rows, logits_all_tokens ? "-scored" : "");
+}
+
+GraphKey choose_graph_key(const GraphLimits& limits, const StepShape& shape) {
+  const int32_t rows = std::max(shape.rows, shape.min_rows);
+  const int32_t tokens = std::max(shape.tokens, shape.min_tokens);
+  BZ_CHECK_LE(rows, limits.max_rows);
+  BZ_CHECK_LE(tokens, limits.max_tokens);
+  GraphKey key;
+  key.mode = limits.mode;
+  key.logits_all_tokens = shape.logits_all_tokens;
+  key.rows = pad_size(rows, limits.max_rows);
+  if (shape.all_single_token && tokens <= key.rows && !shape.logits_all_tokens) {
+    key.tokens = key.rows;
+    key.uniform_query_len = 1;
+  } else {
+    key.tokens = pad_size(std::max(tokens, kMinMixedTokens), limits.max_tokens);
+  }
+  return key;
+}
+
+}  // namespace bz::engine

@@ -1,0 +1,48 @@
+// GraphKey: which recorded graph a step runs. A pure function of the plan's sizes: what is padded, and to what.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace bz::engine {
+
+enum class GraphMode : int32_t {
+  kNone,  // ops are enqueued one by one
+  kFull,  // the whole forward is one recorded graph
+};
+
+// Sizes are padded ones. uniform_query_len: every live row has this many tokens (1: pure decode); 0: they differ.
+struct GraphKey {
+  GraphMode mode = GraphMode::kNone;
+  int32_t tokens = 0;
+  int32_t rows = 0;
+  int32_t uniform_query_len = 0;
+  bool logits_all_tokens = false;  // logits of every token (scoring), not of each row's last one
+
+  auto operator<=>(const GraphKey&) const = default;
+  // "decode-8" or "mixed-64x2": the label of metrics and traces.
+  std::string name() const;
+};
+
+struct GraphLimits {
+  GraphMode mode = GraphMode::kFull;
+  int32_t max_tokens = 0;  // most tokens of a step
+  int32_t max_rows = 0;    // most batch rows of a step
+};
+
+// The sizes a step asks for. min_*: pad at least this far (data-parallel ranks that agreed on a size; tests).
+struct StepShape {
+  int32_t tokens = 0;
+  int32_t rows = 0;
+  bool all_single_token = true;  // every row has exactly one token; true of an empty step
+  bool logits_all_tokens = false;
+  int32_t min_tokens = 0;
+  int32_t min_rows = 0;
+};
+
+// The smallest recorded size that holds the step: powers of two, decode steps with tokens == rows.
+// REQUIRES: the shape is within the limits.
+GraphKey choose_graph_key(const GraphLimits& limits, const StepShape& shape);
+
+}  // namespace bz::engine

@@ -1,0 +1,141 @@
+#include "engine/graph_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace bz::engine {
+namespace {
+
+StepMemoryConfig memory_config(const kv::Layout& layout, const RunnerConfig& config) {
+  StepMemoryConfig m;
+  m.limits = config.limits;
+  m.num_table_rows = config.num_table_rows;
+  for (const kv::GroupLayout& g : layout.groups) {
+    m.groups.push_back({ceil_div(config.max_seq_len, g.spec.block_size), g.spec.block_size, config.max_seq_len});
+  }
+  return m;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GraphRunner>> GraphRunner::create(device::Device& device, const ops::OpTable& ops,
+                                                         models::Model& model, const kv::Layout& layout,
+                                                         const RunnerConfig& config) {
+  BZ_ASSIGN(StepInputs inputs, StepInputs::create(device, config.limits));
+  BZ_ASSIGN(StepMemory memory, StepMemory::create(device, memory_config(layout, config)));
+  std::unique_ptr<GraphRunner> runner(
+      new GraphRunner(device, ops, model, config, std::move(inputs), std::move(memory)));
+  BZ_TRY(runner->allocate(layout));
+  return runner;
+}
+
+GraphRunner::GraphRunner(device::Device& device, const ops::OpTable& ops, models::Model& model,
+                         const RunnerConfig& config, StepInputs inputs, StepMemory memory)
+    : device_(device),
+      ops_(ops),
+      model_(model),
+      config_(config),
+      inputs_(std::move(inputs)),
+      memory_(std::move(memory)),
+      stream_(device.create_stream()) {}
+
+Status GraphRunner::allocate(const kv::Layout& layout) {
+  BZ_ASSIGN(slabs_, device_.create_slabs({layout.block_stride, layout.num_blocks, config_.null_guard}));
+  const std::vector<kv::LayerSpec> specs = model_.cache_specs();
+  kv_layers_.resize(specs.size());
+  kv_groups_.resize(specs.size());
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    for (const kv::LayerPages& pages : layout.groups[g].layers) {
+      const auto i = static_cast<size_t>(pages.layer);
+      kv_layers_[i] = model_.kv_layer(pages.layer);
+      kv_layers_[i].base = slabs_->base();
+      kv_layers_[i].k = pages.k;
+      kv_layers_[i].v = pages.v;
+      kv_groups_[i] = static_cast<int32_t>(g);
+    }
+  }
+  const int32_t max_logits = std::max(config_.limits.max_tokens, config_.limits.max_rows);
+  const auto vocab = static_cast<size_t>(model_.vocab_size());
+  BZ_ASSIGN(logits_, device_.allocate(static_cast<size_t>(max_logits) * vocab * sizeof(float)));
+  BZ_ASSIGN(sample_scratch_, device_.allocate(ops_.sample_scratch_bytes(config_.limits.max_rows, model_.vocab_size())));
+  return model_.reserve(device_, ops_, config_.limits.max_tokens, config_.limits.max_rows);
+}
+
+ops::TensorRef GraphRunner::logits(const GraphKey& key) const {
+  return ops::tensor_f32(logits_.device(), memory_.view(key).padded_logits, model_.vocab_size());
+}
+
+void GraphRunner::enqueue_forward(const GraphKey& key) {
+  const ops::StepView view = memory_.view(key);
+  stream_->set_layer(-1);
+  ops_.prepare(*stream_, memory_.prepare_params(key, inputs_));
+  const ops::ValidCount valid_logits =
+      key.logits_all_tokens ? ops::ValidCount(view.num_valid_tokens) : ops::ValidCount(view.num_valid_rows);
+  model_.forward({*stream_, ops_, view, kv_layers_.data(), kv_groups_.data(), valid_logits, logits(key)});
+}
+
+void GraphRunner::enqueue_sample(const GraphKey& key, ops::SamplerClass sampler) {
+  stream_->set_layer(-1);
+  const ops::SampleParams params =
+      memory_.sample_params(key, logits(key), sample_scratch_.device(), sample_scratch_.bytes());
+  if (sampler == ops::SamplerClass::kGreedy) {
+    ops_.sample_greedy(*stream_, params);
+  } else {
+    ops_.sample_random(*stream_, params);
+  }
+}
+
+void GraphRunner::capture(const GraphKey& key) {
+  if (key.mode == GraphMode::kNone || forward_graphs_.contains(key)) return;
+  stream_->begin_capture();
+  enqueue_forward(key);
+  forward_graphs_[key] = stream_->end_capture();
+  ++stats_.captures;
+  slabs_->rezero_null_block();  // --null-guard=off: whatever a capture wrote there goes
+}
+
+void GraphRunner::capture_sampler(const SamplerKey& key) {
+  if (sampler_graphs_.contains(key)) return;
+  stream_->begin_capture();
+  enqueue_sample(key.first, key.second);
+  sampler_graphs_[key] = stream_->end_capture();
+}
+
+void GraphRunner::run(const StepPlan& plan) {
+  const GraphKey key = choose_graph_key(graph_limits(), plan.shape());
+  if (key.mode != GraphMode::kNone) {
+    capture(key);
+    capture_sampler({key, plan.sampler_class()});
+  }
+  execute(inputs_.stage(plan, key));
+
+  const auto num_rows = static_cast<int64_t>(plan.rows.size());
+  key_in_flight_[plan.cache.sequence % StepInputs::kRingSlots] = key;
+  ++stats_.steps;
+  ++stats_.steps_by_key[key];
+  if (num_rows == 0) ++stats_.dummy_steps;
+  stats_.padded_rows += key.rows - num_rows;
+  stats_.padded_tokens += key.tokens - static_cast<int64_t>(plan.tokens.size());
+}
+
+void GraphRunner::execute(StagedStep step) {
+  stream_->set_step(step.sequence());
+  if (step.key().mode == GraphMode::kNone) {
+    enqueue_forward(step.key());
+    enqueue_sample(step.key(), step.sampler());
+  } else {
+    stream_->launch(*forward_graphs_.at(step.key()));
+    stream_->launch(*sampler_graphs_.at({step.key(), step.sampler()}));
+  }
+}
+
+StepResult GraphRunner::wait(uint64_t sequence) {
+  stream_->synchronize();
+  const ops::StepResultHeader& header = memory_.result_header(sequence);
+  BZ_CHECK_EQ(header.sequence, sequence);
+  inputs_.release(sequence);
+  return {header.error, key_in_flight_[sequence % StepInputs::kRingSlots],
+          memory_.results(sequence, header.num_valid_rows)};
+}
+
+}  // namespace bz::engine

@@ -1,0 +1,110 @@
+// GraphRunner: runs steps. run(StepPlan) is the only entry: real, padded, dummy, change and warm-up steps differ in
+// their plan only, and nothing is launched that was not staged (StagedStep). Owns the step path's memory and the
+// graphs.
+//
+// One thread. A step's results are read with wait(), in order; at most StepInputs::kRingSlots steps are in flight
+// (HOST-1).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/math.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "engine/step_inputs.h"
+#include "engine/step_memory.h"
+#include "engine/step_plan.h"
+#include "kv/layout.h"
+#include "models/model.h"
+#include "ops/op_table.h"
+
+namespace bz::engine {
+
+struct RunnerConfig {
+  StepLimits limits;
+  GraphMode mode = GraphMode::kFull;
+  int32_t num_table_rows = 0;  // with the null row
+  int32_t max_seq_len = 0;
+  device::NullGuard null_guard = device::NullGuard::kReadOnly;
+};
+
+struct StepResult {
+  ops::StepError error = ops::StepError::kNone;
+  GraphKey key;
+  std::span<const ops::RowResult> rows;  // of the live batch rows, in plan order; valid until the next wait()
+};
+
+struct RunnerStats {
+  int64_t steps = 0;
+  int64_t dummy_steps = 0;  // plans without rows
+  int64_t padded_rows = 0;  // batch rows that named the null row
+  int64_t padded_tokens = 0;
+  int64_t captures = 0;
+  std::map<GraphKey, int64_t> steps_by_key;
+};
+
+class GraphRunner {
+ public:
+  // The device, the op table and the model outlive the runner. Allocates everything (ENG-3).
+  static Result<std::unique_ptr<GraphRunner>> create(device::Device& device, const ops::OpTable& ops,
+                                                     models::Model& model, const kv::Layout& layout,
+                                                     const RunnerConfig& config);
+
+  // Stages and enqueues one step. Captures its graph first if it is a new one.
+  void run(const StepPlan& plan);
+  // Waits for a step and reads its results. REQUIRES: steps are waited for in the order they were run.
+  StepResult wait(uint64_t sequence);
+
+  // Records the graph of a key unless it is there. A capture takes neither a staging slot nor a sequence number.
+  void capture(const GraphKey& key);
+
+  const RunnerConfig& config() const { return config_; }
+  GraphLimits graph_limits() const { return {config_.mode, config_.limits.max_tokens, config_.limits.max_rows}; }
+  const RunnerStats& stats() const { return stats_; }
+  device::SlabMemory& slabs() { return *slabs_; }
+  const device::SlabMemory& slabs() const { return *slabs_; }
+
+  // For checks and scoring, between wait() and the next run(): what prepare derived, and the logits [L, V] on the
+  // device.
+  ops::StepView view(const GraphKey& key) const { return memory_.view(key); }
+  const StepMemory& memory() const { return memory_; }
+  ops::TensorRef logits(const GraphKey& key) const;
+
+ private:
+  friend struct GraphRunnerTestAccess;  // replays a forward without staging, to show what a graph is
+
+  using SamplerKey = std::pair<GraphKey, ops::SamplerClass>;
+
+  GraphRunner(device::Device& device, const ops::OpTable& ops, models::Model& model, const RunnerConfig& config,
+              StepInputs inputs, StepMemory memory);
+  Status allocate(const kv::Layout& layout);
+
+  // The ops of a step, enqueued on the stream: recorded during a capture, run otherwise. One code for both.
+  void enqueue_forward(const GraphKey& key);
+  void enqueue_sample(const GraphKey& key, ops::SamplerClass sampler);
+  void capture_sampler(const SamplerKey& key);
+  void execute(StagedStep step);
+
+  device::Device& device_;
+  const ops::OpTable& ops_;
+  models::Model& model_;
+  RunnerConfig config_;
+  StepInputs inputs_;
+  StepMemory memory_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::SlabMemory> slabs_;
+  std::vector<ops::KvLayer> kv_layers_;
+  std::vector<int32_t> kv_groups_;
+  device::Buffer logits_;
+  device::Buffer sample_scratch_;
+  std::map<GraphKey, std::unique_ptr<device::Graph>> forward_graphs_;
+  std::map<SamplerKey, std::unique_ptr<device::Graph>> sampler_graphs_;
+  GraphKey key_in_flight_[StepInputs::kRingSlots];  // by sequence
+  RunnerStats stats_;
+};
+
+}  // namespace bz::engine

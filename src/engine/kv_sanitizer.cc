@@ -1,0 +1,123 @@
+#include "engine/kv_sanitizer.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace bz::engine {
+
+template <class T>
+std::vector<T> KvSanitizer::fetch(const T* device_array, int32_t count) {
+  std::vector<T> host(static_cast<size_t>(count));
+  device_.copy_to_host(host.data(), device_array, host.size() * sizeof(T));
+  return host;
+}
+
+void KvSanitizer::report(std::string what) {
+  ++num_violations_;
+  if (violations_.size() >= kMaxKept) return;
+  log::error("kv-sanitize: {}", what);
+  violations_.push_back(std::move(what));
+}
+
+void KvSanitizer::check_step(const StepPlan& plan, const GraphKey& key, const kv::CacheManager& cache) {
+  const ops::StepView view = runner_.view(key);
+  check_rows(plan, view);
+  for (int32_t g = 0; g < view.num_groups; ++g) {
+    check_group(plan, view, g, cache);
+    check_tables(plan.cache.sequence, view.groups[g], kv::GroupId(g), cache);
+  }
+  if (!runner_.slabs().null_block_is_zero())
+    report(fmt::format("step {}: the null block is not zero (PAD-8)", plan.cache.sequence));
+  if (!runner_.slabs().canary_intact())
+    report(fmt::format("step {}: something wrote past the last block", plan.cache.sequence));
+}
+
+void KvSanitizer::check_rows(const StepPlan& plan, const ops::StepView& view) {
+  const uint64_t step = plan.cache.sequence;
+  const auto row_index = fetch(view.row_index, view.padded_rows);
+  const auto seq_len = fetch(view.seq_len, view.padded_rows);
+  const auto query_start = fetch(view.query_start, view.padded_rows + 1);
+  int32_t start = 0;
+  for (int32_t b = 0; b < view.padded_rows; ++b) {
+    const bool live = b < static_cast<int32_t>(plan.rows.size());
+    const int32_t want_row = live ? plan.rows[static_cast<size_t>(b)].row.value() : 0;
+    const int32_t want_len = live ? plan.rows[static_cast<size_t>(b)].max_seq_len : 0;
+    if (row_index[b] != want_row)
+      report(fmt::format("step {}: batch row {} names table row {}, should be {}", step, b, row_index[b], want_row));
+    if (seq_len[b] != want_len)
+      report(fmt::format("step {}: batch row {} has length {}, should be {}", step, b, seq_len[b], want_len));
+    if (query_start[b] != start)
+      report(fmt::format("step {}: batch row {} begins at token {}, should be {}", step, b, query_start[b], start));
+    if (live) start += plan.rows[static_cast<size_t>(b)].query_len;
+  }
+}
+
+void KvSanitizer::check_group(const StepPlan& plan, const ops::StepView& view, int32_t group,
+                              const kv::CacheManager& cache) {
+  const uint64_t step = plan.cache.sequence;
+  const int32_t block_size = cache.config().groups[static_cast<size_t>(group)].block_size;
+  const auto slots = fetch(view.groups[group].slots, view.padded_tokens);
+  const auto positions = fetch(view.positions, view.padded_tokens);
+  int32_t t = 0;
+  for (const PlanRow& row : plan.rows) {
+    for (int32_t i = 0; i < row.query_len; ++i, ++t) {
+      const int32_t position = row.max_seq_len - row.query_len + i;
+      const kv::BlockId block = cache.tables().block(kv::GroupId(group), row.row, position / block_size);
+      const int64_t want = static_cast<int64_t>(block.value()) * block_size + position % block_size;
+      if (positions[t] != position)
+        report(fmt::format("step {}: token {} is at position {}, should be {}", step, t, positions[t], position));
+      if (block.value() == 0) report(fmt::format("step {}: token {} of row {} has no block", step, t, row.row.value()));
+      if (slots[t].value() != want) {
+        report(fmt::format(
+            "step {}: group {}: token {} of row {} writes slot {} (block {}), should be slot {} (block {})", step,
+            group, t, row.row.value(), slots[t].value(), slots[t].value() / block_size, want, block.value()));
+      }
+    }
+  }
+  for (; t < view.padded_tokens; ++t) {
+    if (slots[t].value() != -1) {
+      report(fmt::format("step {}: group {}: padded token {} writes slot {} (block {}), should be -1", step, group, t,
+                         slots[t].value(), slots[t].value() / block_size));
+    }
+  }
+}
+
+// Device tables against the host's: every column of every row, and the width 0 of rows that nobody owns.
+void KvSanitizer::check_tables(uint64_t step, const ops::GroupStep& group, kv::GroupId id,
+                               const kv::CacheManager& cache) {
+  if (!cache.pending_changes().empty()) return;  // the host is ahead; the next plan brings the device there
+  const kv::GroupView& v = group.view;
+  const auto width = fetch(v.width, v.num_rows);
+  const auto first = fetch(v.first, v.num_rows);
+  const auto table = fetch(v.table, v.num_rows * v.max_blocks_per_row);
+  for (int32_t row = 0; row < v.num_rows; ++row) {
+    const int32_t want = cache.tables().width(id, kv::RowId(row));
+    if (width[row] != want)
+      report(
+          fmt::format("step {}: table row {} has width {} on the device, {} on the host", step, row, width[row], want));
+    for (int32_t c = first[row]; c < std::min(width[row], want); ++c) {
+      const uint32_t want_block = cache.tables().block(id, kv::RowId(row), c).value();
+      const uint32_t block =
+          table[static_cast<size_t>(row) * static_cast<size_t>(v.max_blocks_per_row) + static_cast<size_t>(c)].value();
+      if (block != want_block)
+        report(fmt::format("step {}: table row {} column {} is block {} on the device, {} on the host", step, row, c,
+                           block, want_block));
+    }
+  }
+}
+
+void KvSanitizer::poison_free_blocks(const kv::CacheManager& cache) {
+  const device::SlabMemory& slabs = runner_.slabs();
+  const int64_t stride = slabs.request().block_stride;
+  poisoned_.resize(static_cast<size_t>(cache.num_blocks()));
+  if (poison_.empty()) poison_.assign(static_cast<size_t>(stride), std::byte{0xFF});  // NaN as f16, bf16, f32 and e4m3
+  for (int32_t b = 1; b < cache.num_blocks(); ++b) {
+    const bool free = cache.pool().ref_count(kv::BlockId(static_cast<uint32_t>(b))) == 0;
+    uint8_t& done = poisoned_[static_cast<size_t>(b)];
+    if (free && !done) device_.copy_to_device(slabs.base() + b * stride, poison_.data(), poison_.size());
+    done = free ? 1 : 0;
+  }
+}
+
+}  // namespace bz::engine

@@ -1,0 +1,129 @@
+#include "engine/loaded_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "models/llama.h"
+
+namespace bz::engine {
+namespace {
+
+constexpr int32_t kDefaultMaxNumSeqs = 32;
+constexpr int32_t kDefaultMaxNumBatchedTokens = 512;
+constexpr int32_t kMaxNumSeqs = 4096;
+constexpr int32_t kMaxNumBatchedTokens = 65536;
+
+// Seconds since the last call.
+class PhaseClock {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+Status check_range(const char* option, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return ok_status();
+  return invalid_argument("{} {}: must be between {} and {}", option, value, low, high);
+}
+
+std::string model_name(const LoadOptions& options, const models::ModelConfig& config) {
+  if (!options.served_model_name.empty()) return options.served_model_name;
+  if (!config.basename.empty()) return config.basename;
+  return std::filesystem::path(options.model_path).stem().string();
+}
+
+// Fills in what was left to us, and refuses what makes no sense.
+Status complete_options(LoadOptions& o, const models::ModelConfig& config) {
+  if (o.max_num_seqs == 0) o.max_num_seqs = kDefaultMaxNumSeqs;
+  if (o.max_num_batched_tokens == 0) o.max_num_batched_tokens = std::max(kDefaultMaxNumBatchedTokens, o.max_num_seqs);
+  if (o.max_model_len == 0) o.max_model_len = config.context_length;
+  if (o.kv_cache_bytes == 0) o.kv_cache_bytes = kDefaultCacheBytes;
+  BZ_TRY(check_range("--max-num-seqs", o.max_num_seqs, 1, kMaxNumSeqs));
+  BZ_TRY(check_range("--max-num-batched-tokens", o.max_num_batched_tokens, o.max_num_seqs, kMaxNumBatchedTokens));
+  BZ_TRY(check_range("--max-model-len", o.max_model_len, 2, config.context_length));
+  if (o.block_size != 0) BZ_TRY(check_range("--block-size", o.block_size, 1, 4096));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<ModelPlan> plan_model(const LoadOptions& options) {
+  ModelPlan plan;
+  plan.options = options;
+  BZ_ASSIGN(formats::GgufFile file, formats::GgufFile::open(options.model_path));
+  plan.file = std::make_unique<formats::GgufFile>(std::move(file));
+  BZ_ASSIGN(plan.config, models::model_config_from_gguf(*plan.file));
+  BZ_TRY(complete_options(plan.options, plan.config));
+  plan.name = model_name(options, plan.config);
+  plan.max_model_len = plan.options.max_model_len;
+
+  kv::LayoutRequest request;
+  request.layers = models::llama_cache_specs(plan.config, options.kv_dtype);
+  request.cache_bytes = plan.options.kv_cache_bytes;
+  request.block_size = options.block_size;
+  BZ_ASSIGN(plan.layout, kv::make_layout(request));
+  return plan;
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const LoadOptions& options, const Progress& progress) {
+  PhaseClock clock;
+  BZ_ASSIGN(ModelPlan plan, plan_model(options));
+  if (progress)
+    progress(fmt::format("{}: {} bytes mapped and checked in {:.3f} s", options.model_path, plan.file->bytes().size(),
+                         clock.lap()));
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(plan)));
+  BZ_TRY(loaded->start(progress));
+  return loaded;
+}
+
+Status LoadedModel::start(const Progress& progress) {
+  const auto say = [&](std::string line) {
+    if (progress) progress(line);
+  };
+  const LoadOptions& o = plan_.options;
+  PhaseClock clock;
+  BZ_ASSIGN(tokenizer_, formats::load_tokenizer(*plan_.file));
+  say(fmt::format("tokenizer: {} tokens in {:.3f} s", tokenizer_->vocab_size(), clock.lap()));
+
+  BZ_ASSIGN(device_, device::create_device(o.device));
+  BZ_ASSIGN(ops_, ops::op_table_for(device_->kind()));
+  BZ_ASSIGN(model_, models::make_llama(*plan_.file, plan_.config, *ops_, o.kv_dtype));
+  say(fmt::format("device: {}, {}; weights: {} bytes, in place", device_->description(), ops_->isa,
+                  model_->weight_bytes()));
+
+  RunnerConfig runner;
+  runner.limits.max_tokens = o.max_num_batched_tokens;
+  runner.limits.max_rows = o.max_num_seqs;
+  const auto num_groups = static_cast<int32_t>(plan_.layout.groups.size());
+  runner.limits.max_changes = o.max_num_seqs * (2 + 4 * num_groups) + num_groups * o.max_num_batched_tokens;
+  runner.mode = o.graphs;
+  runner.num_table_rows = o.max_num_seqs + 1;
+  runner.max_seq_len = plan_.max_model_len;
+  runner.null_guard = o.null_guard;
+  BZ_ASSIGN(runner_, GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner));
+  say(fmt::format("cache: {} blocks of {} bytes, null block guard {} in {:.3f} s", plan_.layout.num_blocks - 1,
+                  plan_.layout.block_stride, device::null_guard_name(o.null_guard), clock.lap()));
+
+  SchedulerConfig scheduler;
+  scheduler.max_num_seqs = o.max_num_seqs;
+  scheduler.max_num_batched_tokens = o.max_num_batched_tokens;
+  scheduler.max_model_len = plan_.max_model_len;
+  scheduler.end_token_ids = tokenizer_->end_ids();
+  kv::CacheConfig cache = kv::make_cache_config(plan_.layout, runner.num_table_rows, plan_.max_model_len);
+  cache.max_changes_per_plan = runner.limits.max_changes;
+  auto sanitizer = o.kv_sanitize ? std::make_unique<KvSanitizer>(*device_, *runner_) : nullptr;
+  core_ = std::make_unique<EngineCore>(*runner_, scheduler, cache, std::move(sanitizer));
+  return ok_status();
+}
+
+EngineInfo LoadedModel::info() const {
+  return {plan_.name, plan_.max_model_len, plan_.config.vocab_size, plan_.options.max_num_seqs};
+}
+
+}  // namespace bz::engine

@@ -1,0 +1,79 @@
+// LoadedModel: a model file made ready to run: file, tokenizer, device, ops, model, cache layout, runner and core, in
+// one owner that keeps them alive in the right order. What `run`, `serve`, `bench` and the tests start from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "device/registry.h"
+#include "engine/engine_core.h"
+#include "formats/gguf.h"
+#include "formats/tokenizer.h"
+#include "kv/layout.h"
+#include "models/model.h"
+#include "models/model_config.h"
+
+namespace bz::engine {
+
+struct LoadOptions {
+  std::string model_path;
+  std::string served_model_name;  // empty: the file's general.basename, else its stem
+  device::DeviceOptions device;
+  GraphMode graphs = GraphMode::kFull;
+  device::NullGuard null_guard = device::NullGuard::kReadOnly;
+  DType kv_dtype = DType::kF16;
+  int64_t kv_cache_bytes = 0;          // 0: enough for max_num_seqs short requests, at most kDefaultCacheBytes
+  int32_t block_size = 0;              // 0: chosen
+  int32_t max_num_seqs = 0;            // 0: 32
+  int32_t max_num_batched_tokens = 0;  // 0: 512
+  int32_t max_model_len = 0;           // 0: the model's context
+  bool kv_sanitize = false;
+};
+
+inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;
+
+// The file's metadata checked and the cache planned, nothing allocated: what `plan` prints.
+struct ModelPlan {
+  std::unique_ptr<formats::GgufFile> file;
+  models::ModelConfig config;
+  kv::Layout layout;
+  std::string name;
+  int32_t max_model_len = 0;
+  LoadOptions options;  // with every default filled in
+};
+Result<ModelPlan> plan_model(const LoadOptions& options);
+
+class LoadedModel {
+ public:
+  // Called once a phase of starting up is done.
+  using Progress = std::function<void(const std::string& line)>;
+  static Result<std::unique_ptr<LoadedModel>> load(const LoadOptions& options, const Progress& progress = {});
+
+  EngineCore& core() { return *core_; }
+  GraphRunner& runner() { return *runner_; }
+  device::Device& device() { return *device_; }
+  const formats::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const formats::GgufFile& file() const { return *plan_.file; }
+  const models::Model& model() const { return *model_; }
+  const ModelPlan& plan() const { return plan_; }
+  EngineInfo info() const;
+  // Of the op table in use: "avx512-vnni".
+  std::string isa() const { return std::string(ops_->isa); }
+
+ private:
+  explicit LoadedModel(ModelPlan plan) : plan_(std::move(plan)) {}
+  Status start(const Progress& progress);
+
+  ModelPlan plan_;
+  std::unique_ptr<formats::Tokenizer> tokenizer_;
+  std::unique_ptr<device::Device> device_;
+  const ops::OpTable* ops_ = nullptr;
+  std::unique_ptr<models::Model> model_;
+  std::unique_ptr<GraphRunner> runner_;
+  std::unique_ptr<EngineCore> core_;
+};
+
+}  // namespace bz::engine

@@ -1,0 +1,40 @@
+// StepPlan: everything the host decides about one step, as an immutable value. Real, padded, dummy, change, warm-up and
+// idle steps differ in their StepPlan only (docs/architecture.md).
+//
+//   dummy step    no rows: every batch row names the null row
+//   change plan   table changes and no rows: what did not fit beside a step (PAD-10)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/graph_key.h"
+#include "kv/cache_plan.h"
+#include "ops/op_table.h"
+#include "ops/step_state.h"
+
+namespace bz::engine {
+
+struct PlanRow {
+  kv::RowId row;
+  int32_t query_len = 0;    // tokens of the row in this step, consecutive in StepPlan::tokens
+  bool sample = false;      // sample after its last token
+  int32_t max_seq_len = 0;  // upper bound of the row's length after this step: what blocks are reserved for
+  ops::RowSampling sampling = {};
+};
+
+struct StepPlan {
+  kv::CachePlan cache;  // sequence number and table changes
+  std::vector<PlanRow> rows;
+  std::vector<int32_t> tokens;  // ids, or ops::kTokenFromRowState
+  bool logits_all_tokens = false;
+  int32_t min_tokens = 0;  // pad at least this far
+  int32_t min_rows = 0;
+
+  StepShape shape() const;
+  ops::SamplerClass sampler_class() const;
+  // Keeps the capacity: steady steps allocate nothing (ENG-3).
+  void clear();
+};
+
+}  // namespace bz::engine

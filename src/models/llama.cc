@@ -1,0 +1,264 @@
+#include "models/llama.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/math.h"
+#include "models/llama_tensors.h"
+
+namespace bz::models {
+namespace {
+
+using ops::TensorRef;
+using ops::Weight;
+
+struct LayerWeights {
+  const float* attn_norm;  // [D]
+  Weight q;                // [H*hd, D]
+  Weight k;                // [Hkv*hd, D]
+  Weight v;                // [Hkv*hd, D]
+  Weight o;                // [D, H*hd]
+  const float* ffn_norm;   // [D]
+  Weight gate;             // [I, D]
+  Weight up;               // [I, D]
+  Weight down;             // [D, I]
+};
+
+// Activations of one step, for the largest step; a smaller one uses the front.
+struct Activations {
+  device::Buffer memory;
+  float* x;        // [T, D] residual stream
+  float* h;        // [T, D] normed
+  float* q;        // [T, H*hd]
+  float* k;        // [T, Hkv*hd]
+  float* v;        // [T, Hkv*hd]
+  float* attn;     // [T, H*hd]
+  float* gate;     // [T, I]
+  float* up;       // [T, I]
+  float* cos_sin;  // [T, hd]
+  float* last;     // [max(T, R), D] rows whose logits are wanted
+  void* scratch;   // of matmul
+  size_t scratch_bytes;
+  double* inv_freq;  // [hd / 2]
+};
+
+class Llama final : public Model {
+ public:
+  Llama(const ModelConfig& config, DType kv_dtype) : config_(config), kv_dtype_(kv_dtype) {}
+
+  Status bind(const formats::GgufFile& file, const ops::OpTable& ops);
+
+  int32_t vocab_size() const override { return config_.vocab_size; }
+  int32_t max_model_len() const override { return config_.context_length; }
+  std::vector<kv::LayerSpec> cache_specs() const override { return llama_cache_specs(config_, kv_dtype_); }
+  ops::KvLayer kv_layer(int32_t) const override {
+    ops::KvLayer layer;
+    layer.num_kv_heads = config_.num_kv_heads;
+    layer.head_dim = config_.head_dim;
+    layer.dtype = kv_dtype_;
+    return layer;
+  }
+  Status reserve(device::Device& device, const ops::OpTable& ops, int32_t max_tokens, int32_t max_rows) override;
+  void forward(const ForwardContext& ctx) override;
+  int64_t weight_bytes() const override { return weight_bytes_; }
+
+ private:
+  Result<Weight> weight(const formats::GgufFile& file, const std::string& name, const ops::OpTable& ops);
+  Result<const float*> vector(const formats::GgufFile& file, const std::string& name);
+
+  void attention_block(const ForwardContext& ctx, const LayerWeights& w, int32_t layer);
+  void ffn_block(const ForwardContext& ctx, const LayerWeights& w);
+  void logits_block(const ForwardContext& ctx);
+  // out (+)= x * weight^T for weights that share an input.
+  void matmul(const ForwardContext& ctx, ops::ValidCount num_valid, TensorRef x, bool accumulate,
+              std::initializer_list<std::pair<const Weight*, TensorRef>> parts);
+
+  ModelConfig config_;
+  DType kv_dtype_;
+  Weight embedding_;  // [V, D]
+  Weight output_;     // [V, D], the embedding itself when tied
+  const float* output_norm_ = nullptr;
+  std::vector<LayerWeights> layers_;
+  int64_t weight_bytes_ = 0;
+  Activations a_ = {};
+};
+
+Result<Weight> Llama::weight(const formats::GgufFile& file, const std::string& name, const ops::OpTable& ops) {
+  BZ_ASSIGN(const formats::GgufTensor* t, file.get_tensor(name));
+  if (!ops.supports_weight(*t->dtype)) {
+    return invalid_argument("{}: tensor {}: type {} is not supported by the {} kernels yet", file.name(), name,
+                            dtype_info(*t->dtype).name, ops.isa);
+  }
+  Weight w{t->data, *t->dtype, static_cast<int32_t>(t->dims[1]), static_cast<int32_t>(t->dims[0])};
+  weight_bytes_ += row_bytes(w.dtype, w.k) * w.n;
+  return w;
+}
+
+Result<const float*> Llama::vector(const formats::GgufFile& file, const std::string& name) {
+  BZ_ASSIGN(const formats::GgufTensor* t, file.get_tensor(name));
+  if (*t->dtype != DType::kF32) {
+    return invalid_argument("{}: tensor {}: type {} of a norm weight is not supported; f32 is", file.name(), name,
+                            dtype_info(*t->dtype).name);
+  }
+  weight_bytes_ += t->num_bytes;
+  return reinterpret_cast<const float*>(t->data);
+}
+
+Status Llama::bind(const formats::GgufFile& file, const ops::OpTable& ops) {
+  BZ_ASSIGN(embedding_, weight(file, "token_embd.weight", ops));
+  output_ = embedding_;
+  if (!config_.tie_embeddings) {
+    weight_bytes_ = 0;  // an untied input embedding is looked up, not read
+    BZ_ASSIGN(output_, weight(file, "output.weight", ops));
+  }
+  BZ_ASSIGN(output_norm_, vector(file, "output_norm.weight"));
+  for (int32_t i = 0; i < config_.num_layers; ++i) {
+    const std::string prefix = fmt::format("blk.{}.", i);
+    LayerWeights w{};
+    BZ_ASSIGN(w.attn_norm, vector(file, prefix + "attn_norm.weight"));
+    BZ_ASSIGN(w.q, weight(file, prefix + "attn_q.weight", ops));
+    BZ_ASSIGN(w.k, weight(file, prefix + "attn_k.weight", ops));
+    BZ_ASSIGN(w.v, weight(file, prefix + "attn_v.weight", ops));
+    BZ_ASSIGN(w.o, weight(file, prefix + "attn_output.weight", ops));
+    BZ_ASSIGN(w.ffn_norm, vector(file, prefix + "ffn_norm.weight"));
+    BZ_ASSIGN(w.gate, weight(file, prefix + "ffn_gate.weight", ops));
+    BZ_ASSIGN(w.up, weight(file, prefix + "ffn_up.weight", ops));
+    BZ_ASSIGN(w.down, weight(file, prefix + "ffn_down.weight", ops));
+    layers_.push_back(w);
+  }
+  return ok_status();
+}
+
+Status Llama::reserve(device::Device& device, const ops::OpTable& ops, int32_t max_tokens, int32_t max_rows) {
+  const int64_t t = max_tokens;
+  const int64_t q_dim = int64_t{config_.num_heads} * config_.head_dim;
+  const int64_t kv_dim = int64_t{config_.num_kv_heads} * config_.head_dim;
+  const int64_t d = config_.hidden_size;
+  const int64_t inter = config_.intermediate_size;
+  a_.scratch_bytes =
+      ops.matmul_scratch_bytes(std::max(max_tokens, max_rows),
+                               std::max({config_.hidden_size, config_.intermediate_size, static_cast<int32_t>(q_dim)}));
+  struct Piece {
+    void** address;
+    int64_t bytes;
+  };
+  const auto f32 = [](float** p, int64_t n) { return Piece{reinterpret_cast<void**>(p), n * 4}; };
+  const Piece pieces[] = {
+      f32(&a_.x, t * d),
+      f32(&a_.h, t * d),
+      f32(&a_.q, t * q_dim),
+      f32(&a_.k, t * kv_dim),
+      f32(&a_.v, t * kv_dim),
+      f32(&a_.attn, t * q_dim),
+      f32(&a_.gate, t * inter),
+      f32(&a_.up, t * inter),
+      f32(&a_.cos_sin, t * config_.head_dim),
+      f32(&a_.last, std::max<int64_t>(t, max_rows) * d),
+      {&a_.scratch, static_cast<int64_t>(a_.scratch_bytes)},
+      {reinterpret_cast<void**>(&a_.inv_freq), config_.head_dim / 2 * 8},
+  };
+  int64_t total = 0;
+  for (const Piece& p : pieces) total += round_up<int64_t>(p.bytes, 128);
+  BZ_ASSIGN(a_.memory, device.allocate(static_cast<size_t>(total)));
+  std::byte* next = a_.memory.device();
+  for (const Piece& p : pieces) {
+    *p.address = next;
+    next += round_up<int64_t>(p.bytes, 128);
+  }
+  const std::vector<double> inv_freq = rope_inv_freq(config_.rope);
+  device.copy_to_device(a_.inv_freq, inv_freq.data(), inv_freq.size() * sizeof(double));
+  return ok_status();
+}
+
+void Llama::matmul(const ForwardContext& ctx, ops::ValidCount num_valid, TensorRef x, bool accumulate,
+                   std::initializer_list<std::pair<const Weight*, TensorRef>> parts) {
+  ops::MatmulParams p{};
+  p.x = x;
+  for (const auto& [w, out] : parts) p.parts[p.num_parts++] = {*w, out};
+  p.accumulate = accumulate ? 1 : 0;
+  p.scratch = a_.scratch;
+  p.scratch_bytes = a_.scratch_bytes;
+  p.num_valid = num_valid;
+  ctx.ops.matmul(ctx.stream, p);
+}
+
+void Llama::attention_block(const ForwardContext& ctx, const LayerWeights& w, int32_t layer) {
+  const int32_t t = ctx.view.padded_tokens;
+  const ops::ValidCount valid = ctx.view.num_valid_tokens;
+  const int32_t q_dim = config_.num_heads * config_.head_dim;
+  const int32_t kv_dim = config_.num_kv_heads * config_.head_dim;
+  const TensorRef x = ops::tensor_f32(a_.x, t, config_.hidden_size);
+  const TensorRef h = ops::tensor_f32(a_.h, t, config_.hidden_size);
+  const TensorRef q = ops::tensor_f32(a_.q, t, q_dim);
+  const TensorRef k = ops::tensor_f32(a_.k, t, kv_dim);
+  const TensorRef v = ops::tensor_f32(a_.v, t, kv_dim);
+  const TensorRef attn = ops::tensor_f32(a_.attn, t, q_dim);
+  const TensorRef cos_sin = ops::tensor_f32(a_.cos_sin, t, config_.head_dim);
+  const int32_t group = ctx.kv_groups[layer];
+
+  ctx.ops.rms_norm(ctx.stream, {x, w.attn_norm, h, config_.rms_norm_eps, valid});
+  matmul(ctx, valid, h, false, {{&w.q, q}, {&w.k, k}, {&w.v, v}});
+  ctx.ops.rope_store(ctx.stream,
+                     {q, k, v, cos_sin, config_.rope.style, ctx.view.groups[group].slots, ctx.kv_layers[layer], valid});
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  ctx.ops.attention(ctx.stream, {q, attn, config_.num_heads, scale, group, ctx.kv_layers[layer], ctx.view});
+  matmul(ctx, valid, attn, true, {{&w.o, x}});
+}
+
+void Llama::ffn_block(const ForwardContext& ctx, const LayerWeights& w) {
+  const int32_t t = ctx.view.padded_tokens;
+  const ops::ValidCount valid = ctx.view.num_valid_tokens;
+  const TensorRef x = ops::tensor_f32(a_.x, t, config_.hidden_size);
+  const TensorRef h = ops::tensor_f32(a_.h, t, config_.hidden_size);
+  const TensorRef gate = ops::tensor_f32(a_.gate, t, config_.intermediate_size);
+  const TensorRef up = ops::tensor_f32(a_.up, t, config_.intermediate_size);
+
+  ctx.ops.rms_norm(ctx.stream, {x, w.ffn_norm, h, config_.rms_norm_eps, valid});
+  matmul(ctx, valid, h, false, {{&w.gate, gate}, {&w.up, up}});
+  ctx.ops.silu_mul(ctx.stream, {gate, up, gate, valid});
+  matmul(ctx, valid, gate, true, {{&w.down, x}});
+}
+
+void Llama::logits_block(const ForwardContext& ctx) {
+  const TensorRef x = ops::tensor_f32(a_.x, ctx.view.padded_tokens, config_.hidden_size);
+  const TensorRef last = ops::tensor_f32(a_.last, ctx.view.padded_logits, config_.hidden_size);
+  ctx.ops.gather_rows(ctx.stream, {x, ctx.view.logits_token, last});
+  ctx.ops.rms_norm(ctx.stream, {last, output_norm_, last, config_.rms_norm_eps, ctx.num_valid_logits});
+  matmul(ctx, ctx.num_valid_logits, last, false, {{&output_, ctx.logits}});
+}
+
+void Llama::forward(const ForwardContext& ctx) {
+  const int32_t t = ctx.view.padded_tokens;
+  const ops::ValidCount valid = ctx.view.num_valid_tokens;
+  ctx.stream.set_layer(-1);
+  ctx.ops.embed(ctx.stream, {ctx.view.token_ids, embedding_, ops::tensor_f32(a_.x, t, config_.hidden_size), valid});
+  ctx.ops.rope_table(ctx.stream,
+                     {ctx.view.positions, a_.inv_freq, ops::tensor_f32(a_.cos_sin, t, config_.head_dim), valid});
+  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+    ctx.stream.set_layer(layer);
+    attention_block(ctx, layers_[static_cast<size_t>(layer)], layer);
+    ffn_block(ctx, layers_[static_cast<size_t>(layer)]);
+  }
+  ctx.stream.set_layer(-1);
+  logits_block(ctx);
+}
+
+}  // namespace
+
+std::vector<kv::LayerSpec> llama_cache_specs(const ModelConfig& config, DType kv_dtype) {
+  std::vector<kv::LayerSpec> specs;
+  for (int32_t i = 0; i < config.num_layers; ++i) {
+    specs.push_back(kv::attention_layer(i, config.num_kv_heads, config.head_dim, kv_dtype));
+  }
+  return specs;
+}
+
+Result<std::unique_ptr<Model>> make_llama(const formats::GgufFile& file, const ModelConfig& config,
+                                          const ops::OpTable& ops, DType kv_dtype) {
+  auto model = std::make_unique<Llama>(config, kv_dtype);
+  BZ_TRY(model->bind(file, ops));
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+}  // namespace bz::models

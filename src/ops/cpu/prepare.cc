@@ -1,0 +1,152 @@
+// The first node of every step: real, padded, dummy and warm-up alike (docs/architecture.md, one step).
+//
+// It derives everything a step reads from the staged slot, the device-resident tables and RowState, through kv/slot.h
+// and nothing else, for the whole padded extent (PAD-4). A padded token is (null row, position 0): the same functions
+// answer kPadSlot for it (PAD-2, PAD-3).
+#include "device/cpu/cpu_stream.h"
+#include "ops/cpu/cpu_ops.h"
+
+namespace bz::ops::cpu {
+namespace {
+
+using device::cpu::Worker;
+using kv::ChangeKind;
+using kv::kNullRow;
+using kv::RowId;
+
+// Writes through the const pointers that everyone else reads.
+template <class T>
+T* writable(const T* p) {
+  return const_cast<T*>(p);
+}
+
+void apply_change(const PrepareParams& p, const kv::TableChange& c) {
+  BZ_CHECK_GT(c.row.value(), kNullRow.value());  // the null row is immutable
+  BZ_CHECK_LT(c.row.value(), p.num_table_rows);
+  const int row = c.row.value();
+  if (c.kind == ChangeKind::kRowStart) {
+    p.row_state[row] = {static_cast<int32_t>(c.value), 0, 1, 0};
+    return;
+  }
+  const int g = c.group.value();
+  BZ_CHECK_LT(g, p.view.num_groups);
+  const kv::GroupView& view = p.view.groups[g].view;
+  switch (c.kind) {
+    case ChangeKind::kBlock:
+      BZ_CHECK_LT(c.column, view.max_blocks_per_row);
+      p.tables[g][static_cast<int64_t>(row) * view.max_blocks_per_row + c.column] = kv::BlockId(c.value);
+      break;
+    case ChangeKind::kWidth: p.widths[g][row] = static_cast<int32_t>(c.value); break;
+    case ChangeKind::kFirst: p.firsts[g][row] = static_cast<int32_t>(c.value); break;
+    case ChangeKind::kRowStart: break;
+  }
+}
+
+// PAD-10: at a gap nothing staged can be trusted: every row becomes empty.
+void null_every_row(const PrepareParams& p) {
+  for (int g = 0; g < p.view.num_groups; ++g) {
+    for (int row = 0; row < p.num_table_rows; ++row) p.widths[g][row] = 0;
+  }
+}
+
+bool is_empty(const PrepareParams& p, int row) {
+  for (int g = 0; g < p.view.num_groups; ++g) {
+    if (p.view.groups[g].view.width[row] != 0) return false;
+  }
+  return true;
+}
+
+// The table row a batch row may use: the null row unless its staged row is live and within what the plan reserved.
+int live_table_row(const PrepareParams& p, const StagedRow& staged, StepError* error) {
+  const int row = staged.row_index;
+  if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
+    return kNullRow.value();
+  }
+  if (p.row_state[row].num_computed + staged.query_len > staged.max_seq_len) {
+    *error = StepError::kPastReserved;
+    return kNullRow.value();
+  }
+  return row;
+}
+
+void derive_token(const PrepareParams& p, int t, int batch_row, int table_row, int position, int32_t token) {
+  const StepView& v = p.view;
+  const bool live = table_row != kNullRow.value();
+  writable(v.token_ids)[t] = live ? token : 0;
+  writable(v.positions)[t] = position;
+  writable(v.token_row)[t] = live ? batch_row : -1;
+  if (!live && mutated(Mutation::kZeroFilledSlots)) return;
+  for (int g = 0; g < v.num_groups; ++g)
+    v.groups[g].slots[t] = kv::slot_of(v.groups[g].view, RowId(table_row), position);
+}
+
+// Derives one batch row and its tokens; returns the first token index after it.
+int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_token, StepError* error) {
+  const StepView& v = p.view;
+  const StagedRow& staged = slot.rows[b];
+  const int row = *error == StepError::kSequenceGap ? kNullRow.value() : live_table_row(p, staged, error);
+  const bool live = row != kNullRow.value();
+  const RowState& state = p.row_state[row];
+  const int query_len = std::min(staged.query_len, v.padded_tokens - first_token);
+  writable(v.row_index)[b] = row;
+  writable(v.seq_len)[b] = live ? state.num_computed + query_len : 0;
+  p.sampling[b] = staged.sampling;
+  p.sample_row[b] = live ? staged.sample : 0;
+  for (int g = 0; g < v.num_groups; ++g) v.groups[g].first_visible[b] = 0;
+  for (int i = 0; i < query_len; ++i) {
+    const int32_t staged_token = slot.tokens[first_token + i];
+    const int32_t token = staged_token == kTokenFromRowState ? state.last_token : staged_token;
+    derive_token(p, first_token + i, b, row, live ? state.num_computed + i : 0, token);
+  }
+  return first_token + query_len;
+}
+
+void derive_logits_tokens(const PrepareParams& p) {
+  const StepView& v = p.view;
+  for (int l = 0; l < v.padded_logits; ++l) {
+    if (p.logits_all_tokens) {
+      writable(v.logits_token)[l] = v.token_row[l] >= 0 ? l : -1;
+    } else {
+      writable(v.logits_token)[l] = p.sample_row[l] ? v.query_start[l + 1] - 1 : -1;
+    }
+  }
+}
+
+void prepare_kernel(const PrepareParams& p, Worker& worker) {
+  if (worker.index() != 0) return;  // a few microseconds in all: not worth a split
+  const StepView& v = p.view;
+  const uint64_t count = ++*p.step_count;
+  const StagedSlot& slot = p.ring[(count - 1) % PrepareParams::kRingSlots];
+  StepError error = StepError::kNone;
+  if (slot.header->sequence != count && !mutated(Mutation::kNoSequenceCheck)) {
+    error = StepError::kSequenceGap;
+    null_every_row(p);
+  } else {
+    for (int i = 0; i < slot.header->num_changes; ++i) apply_change(p, slot.changes[i]);
+  }
+
+  int t = 0;
+  writable(v.query_start)[0] = 0;
+  for (int b = 0; b < v.padded_rows; ++b) {
+    t = derive_row(p, slot, b, t, &error);
+    writable(v.query_start)[b + 1] = t;
+  }
+  for (; t < v.padded_tokens; ++t) derive_token(p, t, -1, kNullRow.value(), 0, 0);
+  derive_logits_tokens(p);
+
+  const bool gap = error == StepError::kSequenceGap;
+  *writable(v.num_valid_rows) = kv::NumValidRows(gap ? 0 : slot.header->num_valid_rows);
+  *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : slot.header->num_valid_tokens);
+  *p.error_state = {count, error, gap ? 0 : slot.header->num_valid_rows};
+}
+
+}  // namespace
+
+void prepare(device::Stream& stream, const PrepareParams& params) {
+  BZ_CHECK_LE(params.view.num_groups, kv::kMaxGroups);
+  BZ_CHECK_EQ(params.view.padded_logits,
+              params.logits_all_tokens ? params.view.padded_tokens : params.view.padded_rows);
+  device::cpu::enqueue(stream, "prepare", params, &prepare_kernel);
+}
+
+}  // namespace bz::ops::cpu
