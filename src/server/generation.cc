@@ -1,0 +1,202 @@
+#include "server/generation.h"
+
+#include <ctime>
+
+namespace bz::server {
+namespace {
+
+using std::chrono::steady_clock;
+
+double seconds(steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+}  // namespace
+
+Generation::Generation(Services& services, std::shared_ptr<Exchange> exchange, PreparedRequest prepared,
+                       steady_clock::time_point arrival)
+    : services_(services),
+      exchange_(std::move(exchange)),
+      prepared_(std::move(prepared)),
+      writer_(prepared_.request.chat, services.new_id(prepared_.request.chat ? "chatcmpl-" : "cmpl-"),
+              std::time(nullptr), services.backend->engine->info().model_name, prepared_.request.include_usage),
+      arrival_(arrival) {}
+
+std::string_view Generation::route() const {
+  return prepared_.request.chat ? "/v1/chat/completions" : "/v1/completions";
+}
+
+void Generation::start() {
+  const GenerationRequest& r = prepared_.request;
+  const auto self = shared_from_this();
+  exchange_->watch([self] { self->advance(); }, [self] { self->client_left(); });
+  for (size_t i = 0; i < prepared_.prompts.size(); ++i) {
+    choices_.push_back({.stream = engine::TextStream(*services_.backend->tokenizer, r.stops), .last_token = arrival_});
+  }
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Status status = submit(i);
+    if (status.ok()) continue;
+    ended_ = true;
+    cancel_rest();
+    return services_.reply(*exchange_, route(), error_reply(status));
+  }
+}
+
+Status Generation::submit(size_t index) {
+  const GenerationRequest& r = prepared_.request;
+  engine::Request request;
+  request.prompt = prepared_.prompts[index];
+  request.sampling = r.sampling;
+  // Choices of one request differ although its seed is one.
+  request.sampling.seed = r.has_seed ? r.sampling.seed + index : services_.new_seed();
+  request.max_tokens = prepared_.max_tokens[index];
+  request.ignore_eos = r.ignore_eos;
+  request.stop_token_ids = r.stop_token_ids;
+  auto sink = services_.inbox->make_sink(shared_from_this(), index);
+  auto id = services_.backend->engine->submit(std::move(request), std::move(sink));
+  if (!id.ok()) return id.status();
+  choices_[index].id = *id;
+  choices_[index].in_engine = true;
+  services_.metrics.prompt_tokens.observe(static_cast<double>(prepared_.prompts[index].size()));
+  return ok_status();
+}
+
+// --- From the engine
+// --------------------------------------------------------------------------------------------------
+
+void Generation::on_delivery(size_t index, const Delivery& delivery) {
+  Choice& choice = choices_[index];
+  if (delivery.finished) choice.in_engine = false;
+  if (ended_ || !choice.finish_reason.empty()) return;  // surplus behind a stop string
+  take_tokens(choice, delivery.tokens);
+  if (!choice.finish_reason.empty() || !delivery.finished) return;
+  if (*delivery.finished == engine::FinishReason::kError) {
+    error_ = delivery.error.empty() ? "the engine failed" : std::string(delivery.error);
+  }
+  choice.stream.finish(choice.text);
+  finish_choice(choice, choice.stream.stopped() ? "stop" : finish_word(*delivery.finished));
+}
+
+void Generation::take_tokens(Choice& choice, std::span<const int32_t> tokens) {
+  int64_t count = 0;
+  for (const int32_t token : tokens) {
+    choice.stream.push({&token, 1}, choice.text);
+    ++count;
+    if (choice.stream.stopped()) break;
+  }
+  count_tokens(choice, count);
+  if (!choice.stream.stopped()) return;
+  if (choice.in_engine) services_.backend->engine->cancel(choice.id);
+  choice.in_engine = false;
+  finish_choice(choice, "stop");
+}
+
+void Generation::count_tokens(Choice& choice, int64_t count) {
+  if (count == 0) return;
+  const auto now = steady_clock::now();
+  if (choice.num_tokens == 0) {
+    services_.metrics.time_to_first_token.observe(seconds(now - arrival_));
+    if (count > 1) services_.metrics.inter_token_latency.observe(0, count - 1);
+  } else {
+    services_.metrics.inter_token_latency.observe(seconds(now - choice.last_token) / static_cast<double>(count), count);
+  }
+  choice.last_token = now;
+  choice.num_tokens += count;
+}
+
+void Generation::finish_choice(Choice& choice, std::string_view reason) {
+  choice.finish_reason = reason;
+  ++services_.metrics.finished[std::string(reason)];
+  services_.metrics.generation_tokens.observe(static_cast<double>(choice.num_tokens));
+  services_.metrics.request_latency.observe(seconds(steady_clock::now() - arrival_));
+}
+
+// --- To the client
+// ----------------------------------------------------------------------------------------------------
+
+void Generation::advance() {
+  if (ended_) return;
+  const auto self = shared_from_this();  // ending the exchange drops its hold on this
+  if (!error_.empty()) return fail(500, error_);
+  if (prepared_.request.stream) return advance_stream();
+  if (!all_finished()) return;
+  ended_ = true;
+  std::vector<FinishedChoice> finished;
+  for (const Choice& choice : choices_) finished.push_back({choice.text, choice.finish_reason});
+  services_.reply(*exchange_, route(), {.body = writer_.whole(finished, usage())});
+}
+
+void Generation::advance_stream() {
+  if (stream_started_ && !exchange_->writable()) return;  // comes again when it is
+  std::string events;
+  for (size_t i = 0; i < choices_.size(); ++i) append_events(i, events);
+  if (events.empty()) return;
+  if (!stream_started_) {
+    // Not before the first text: until then an error still gets its own HTTP status.
+    stream_started_ = true;
+    exchange_->start_stream({.content_type = "text/event-stream; charset=utf-8",
+                             .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+  }
+  const bool last = all_finished();
+  if (last && prepared_.request.include_usage) writer_.usage_event(events, usage());
+  if (last) events += AnswerWriter::kDone;
+  exchange_->write(events);
+  if (!last) return;
+  ended_ = true;
+  ++services_.metrics.responses[{std::string(route()), 200}];
+  exchange_->finish();
+}
+
+void Generation::append_events(size_t index, std::string& events) {
+  Choice& choice = choices_[index];
+  const bool finished = !choice.finish_reason.empty();
+  if (choice.finish_sent || (choice.text.empty() && !finished)) return;
+  const bool chat = prepared_.request.chat;
+  if (chat && !choice.role_sent) writer_.role_event(events, index);
+  choice.role_sent = true;
+  if (!choice.text.empty() && (chat || !finished)) writer_.text_event(events, index, choice.text);
+  if (finished) writer_.finish_event(events, index, choice.text, choice.finish_reason);
+  choice.finish_sent = finished;
+  choice.text.clear();
+}
+
+void Generation::fail(int http_status, std::string_view message) {
+  ended_ = true;
+  cancel_rest();
+  if (!stream_started_) return services_.reply(*exchange_, route(), error_reply(http_status, message));
+  ++services_.metrics.responses[{std::string(route()), http_status}];
+  std::string event = "data: " + error_body(http_status, message) + "\n\n";
+  event += AnswerWriter::kDone;
+  exchange_->write(event);
+  exchange_->finish();
+}
+
+void Generation::cancel_rest() {
+  for (Choice& choice : choices_) {
+    if (choice.in_engine) services_.backend->engine->cancel(choice.id);
+    choice.in_engine = false;
+  }
+}
+
+void Generation::client_left() {
+  if (ended_) return;
+  ended_ = true;
+  ++services_.metrics.disconnects;
+  cancel_rest();
+}
+
+bool Generation::all_finished() const {
+  for (const Choice& choice : choices_) {
+    if (choice.finish_reason.empty()) return false;
+  }
+  return true;
+}
+
+Usage Generation::usage() const {
+  Usage sum;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    sum.prompt_tokens += static_cast<int64_t>(prepared_.prompts[i].size());
+    sum.completion_tokens += choices_[i].num_tokens;
+  }
+  return sum;
+}
+
+}  // namespace bz::server

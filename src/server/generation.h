@@ -1,0 +1,76 @@
+// Generation: one completion or chat request from its prompts to its answer, whole or streamed.
+//
+// Each prompt is one engine request and one choice of the answer. Text is kept per choice until the socket takes it, so
+// a slow reader holds at most its own answer's text. IO thread only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/text_stream.h"
+#include "server/openai_response.h"
+#include "server/services.h"
+
+namespace bz::server {
+
+// Prompts as token ids, checked against the context; max_tokens settled.
+struct PreparedRequest {
+  GenerationRequest request;
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<int32_t> max_tokens;  // of each prompt
+};
+
+// Tokenises and renders. Thread-safe; slow for long prompts. Errors name the field.
+Result<PreparedRequest> prepare(const Backend& backend, const RequestLimits& limits, GenerationRequest request);
+
+class Generation : public OutputInbox::Receiver, public std::enable_shared_from_this<Generation> {
+ public:
+  Generation(Services& services, std::shared_ptr<Exchange> exchange, PreparedRequest prepared,
+             std::chrono::steady_clock::time_point arrival);
+  // Submits every prompt, or answers with the error.
+  void start();
+
+  void on_delivery(size_t index, const Delivery& delivery) override;
+  void on_delivered() override { advance(); }
+
+ private:
+  struct Choice {
+    engine::RequestId id;
+    engine::TextStream stream;
+    std::string text;                // streamed: not sent yet; else: all of it
+    std::string_view finish_reason;  // empty: running
+    int64_t num_tokens = 0;
+    bool in_engine = false;  // cancel it if the answer ends early
+    bool role_sent = false;
+    bool finish_sent = false;
+    std::chrono::steady_clock::time_point last_token;
+  };
+
+  Status submit(size_t index);
+  void take_tokens(Choice& choice, std::span<const int32_t> tokens);
+  void finish_choice(Choice& choice, std::string_view reason);
+  void count_tokens(Choice& choice, int64_t count);
+  // Sends what can be sent; ends the answer when nothing is left.
+  void advance();
+  void advance_stream();
+  void append_events(size_t index, std::string& events);
+  void fail(int http_status, std::string_view message);
+  void cancel_rest();
+  void client_left();
+  bool all_finished() const;
+  Usage usage() const;
+  std::string_view route() const;
+
+  Services& services_;
+  std::shared_ptr<Exchange> exchange_;
+  PreparedRequest prepared_;
+  AnswerWriter writer_;
+  std::vector<Choice> choices_;
+  std::chrono::steady_clock::time_point arrival_;
+  std::string error_;  // of the engine, for this request
+  bool stream_started_ = false;
+  bool ended_ = false;  // answered, or the client left
+};
+
+}  // namespace bz::server

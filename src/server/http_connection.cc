@@ -1,0 +1,362 @@
+#include "server/http_connection.h"
+
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+
+namespace bz::server {
+namespace {
+
+// Pipelined bytes kept while an answer is being made; beyond this the socket is left unread.
+constexpr size_t kMaxPipelinedBytes = 64 << 10;
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+}  // namespace
+
+// --- Exchange
+// ---------------------------------------------------------------------------------------------------------
+
+class Connection::ExchangeImpl : public Exchange {
+ public:
+  ExchangeImpl(Connection* connection, HttpRequest request) : connection_(connection), request_(std::move(request)) {}
+
+  const HttpRequest& request() const override { return request_; }
+  std::string take_body() override { return std::move(request_.body); }
+
+  void add_header(std::string name, std::string value) override {
+    headers_.emplace_back(std::move(name), std::move(value));
+  }
+
+  void reply(HttpReply reply) override {
+    if (!connection_ || streaming_) return;
+    Connection& c = *connection_;
+    if (reply.close) c.keep_alive_ = false;
+    std::string bytes = c.head(reply, Framing::kLength, headers_);
+    if (!c.head_only_) bytes += reply.body;
+    c.send(bytes);
+    end();
+  }
+
+  void start_stream(const HttpReply& reply) override {
+    if (!connection_ || streaming_) return;
+    streaming_ = true;
+    Connection& c = *connection_;
+    if (reply.close || c.http_1_0_) c.keep_alive_ = false;
+    c.send(c.head(reply, c.http_1_0_ ? Framing::kUntilClose : Framing::kChunked, headers_));
+  }
+
+  void write(std::string_view bytes) override {
+    if (!connection_ || !streaming_ || bytes.empty()) return;
+    Connection& c = *connection_;
+    if (c.head_only_) return;
+    if (c.http_1_0_) return c.send(bytes);
+    std::string& chunk = c.host_.write_scratch;
+    chunk.clear();
+    fmt::format_to(std::back_inserter(chunk), "{:x}\r\n", bytes.size());
+    chunk += bytes;
+    chunk += "\r\n";
+    c.send(chunk);
+  }
+
+  void finish() override {
+    if (!connection_ || !streaming_) return;
+    if (!connection_->http_1_0_ && !connection_->head_only_) connection_->send("0\r\n\r\n");
+    end();
+  }
+
+  bool connected() const override { return connection_ != nullptr; }
+  bool writable() const override { return connection_ && connection_->output_.empty(); }
+
+  void watch(std::function<void()> on_writable, std::function<void()> on_closed) override {
+    if (!connection_) return;
+    on_writable_ = std::move(on_writable);
+    on_closed_ = std::move(on_closed);
+  }
+
+  void socket_writable() {
+    if (auto call = on_writable_) call();
+  }
+  // The connection is going away before the answer ended.
+  void socket_closed() {
+    connection_ = nullptr;
+    on_writable_ = nullptr;
+    if (auto call = std::exchange(on_closed_, nullptr)) call();
+  }
+
+ private:
+  void end() {
+    Connection& c = *connection_;
+    connection_ = nullptr;
+    on_writable_ = nullptr;
+    on_closed_ = nullptr;
+    c.end_exchange();
+  }
+
+  Connection* connection_;
+  HttpRequest request_;
+  HeaderList headers_;
+  std::function<void()> on_writable_, on_closed_;
+  bool streaming_ = false;
+};
+
+// --- Life
+// -------------------------------------------------------------------------------------------------------------
+
+Connection::Connection(ConnectionHost& host, asio::ip::tcp::socket socket)
+    : host_(host),
+      socket_(std::move(socket)),
+      parser_(host.options.max_header_bytes, host.options.max_body_bytes),
+      since_(Clock::now()) {}
+
+Connection::~Connection() { BZ_CHECK(!exchange_); }
+
+void Connection::start() {
+  error_code ec;
+  socket_.non_blocking(true, ec);
+  socket_.set_option(asio::ip::tcp::no_delay(true), ec);
+  wait_readable();
+}
+
+void Connection::sweep(Clock::time_point now) {
+  const HttpOptions& o = host_.options;
+  const auto age = now - since_;
+  if (discarding_) {
+    if (age > o.linger_timeout) close();
+  } else if (!output_.empty()) {
+    if (age > o.write_timeout) abort();
+  } else if (exchange_) {
+    return;
+  } else if (parser_.state() == RequestParser::State::kStart) {
+    if (age > o.idle_timeout) close();
+  } else if (age > o.read_timeout) {
+    refuse(408, "the request took too long to arrive");
+  }
+}
+
+void Connection::drain() {
+  keep_alive_ = false;
+  const bool idle = !exchange_ && output_.empty() && parser_.state() == RequestParser::State::kStart;
+  if (idle && !discarding_) close();
+}
+
+void Connection::abort() {
+  if (closed_) return;
+  const auto self = shared_from_this();
+  close();
+}
+
+void Connection::close() {
+  if (closed_) return;
+  closed_ = true;
+  const auto self = shared_from_this();
+  host_.body_bytes -= std::exchange(body_bytes_, 0);
+  error_code ec;
+  socket_.close(ec);
+  if (auto exchange = std::exchange(exchange_, nullptr)) exchange->socket_closed();
+  host_.forget(this);
+}
+
+// --- Reading
+// ----------------------------------------------------------------------------------------------------------
+
+void Connection::wait_readable() {
+  if (closed_ || waiting_readable_ || input_.size() >= kMaxPipelinedBytes) return;
+  waiting_readable_ = true;
+  socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](error_code ec) {
+    self->waiting_readable_ = false;
+    if (!ec) self->on_readable();
+  });
+}
+
+void Connection::on_readable() {
+  if (closed_) return;
+  std::string& buffer = host_.read_buffer;
+  error_code ec;
+  const size_t n = socket_.receive(asio::buffer(buffer.data(), buffer.size()), 0, ec);
+  if (ec == asio::error::would_block) return wait_readable();
+  // The end of the client's half counts as its leaving: nobody who still wants an answer closes before it came.
+  if (ec) return abort();
+  if (!discarding_) feed(std::string_view(buffer.data(), n));
+  wait_readable();
+}
+
+void Connection::feed(std::string_view fresh) {
+  const bool from_input = !input_.empty();
+  if (from_input) input_.append(fresh);
+  std::string_view rest = from_input ? std::string_view(input_) : fresh;
+  parse(rest);
+  if (closing_ || closed_) {
+    input_.clear();
+  } else if (from_input) {
+    input_.erase(0, input_.size() - rest.size());
+  } else {
+    input_.assign(rest);
+  }
+}
+
+// Parses and dispatches from the front of `bytes` until an exchange is under way, more bytes are needed, or the client
+// does not read the answers it already has.
+void Connection::parse(std::string_view& bytes) {
+  parsing_ = true;
+  while (!exchange_ && !closing_ && !closed_ && output_.empty() && !bytes.empty()) {
+    const auto before = parser_.state();
+    const size_t n = parser_.feed(bytes);
+    bytes.remove_prefix(n);
+    const auto state = parser_.state();
+    if (before == RequestParser::State::kStart && state != before) since_ = Clock::now();
+    if (before == RequestParser::State::kBody) {
+      body_bytes_ += static_cast<int64_t>(n);
+      host_.body_bytes += static_cast<int64_t>(n);
+    }
+    if (state == RequestParser::State::kBad) {
+      refuse(parser_.error_status(), parser_.error_message());
+    } else if (host_.body_bytes > host_.options.max_total_body_bytes) {
+      refuse(503, "too many large requests at once; try again");
+    } else if (state == RequestParser::State::kBody && !header_seen_) {
+      header_seen_ = true;
+      if (!on_header()) break;
+    } else if (state == RequestParser::State::kComplete) {
+      dispatch();
+    } else if (n == 0) {
+      break;
+    }
+  }
+  parsing_ = false;
+}
+
+// The header of a request with a body arrived. False: refused.
+bool Connection::on_header() {
+  const std::string expect = parser_.expect();
+  if (expect.empty()) return true;
+  if (expect != "100-continue") {
+    refuse(417, "only 'Expect: 100-continue' is supported");
+    return false;
+  }
+  if (!parser_.http_1_0()) send("HTTP/1.1 100 Continue\r\n\r\n");
+  return true;
+}
+
+void Connection::dispatch() {
+  keep_alive_ = parser_.keep_alive() && !host_.draining;
+  http_1_0_ = parser_.http_1_0();
+  header_seen_ = false;
+  ++host_.stats.requests;
+  HttpRequest request = parser_.take();
+  head_only_ = request.method == "HEAD";
+  exchange_ = std::make_shared<ExchangeImpl>(this, std::move(request));
+  const auto exchange = exchange_;
+  try {
+    host_.handler(exchange);
+  } catch (const std::exception& e) {
+    log::error("http: a handler failed: {}", e.what());
+    exchange->reply({.status = 500, .body = host_.error_body(500, "internal error"), .close = true});
+  }
+  host_.body_bytes -= std::exchange(body_bytes_, 0);
+}
+
+void Connection::refuse(int status, std::string_view message) {
+  ++host_.stats.refused;
+  keep_alive_ = false;
+  head_only_ = false;
+  http_1_0_ = false;
+  const HttpReply reply{.status = status, .body = host_.error_body(status, message)};
+  send(head(reply, Framing::kLength, {}) + reply.body);
+  close_when_sent();
+}
+
+void Connection::end_exchange() {
+  const auto self = shared_from_this();
+  exchange_.reset();
+  since_ = Clock::now();
+  if (!keep_alive_ || host_.draining) return close_when_sent();
+  if (parsing_) return;  // the loop goes on by itself
+  feed({});
+  wait_readable();
+}
+
+// --- Writing
+// ----------------------------------------------------------------------------------------------------------
+
+std::string Connection::head(const HttpReply& reply, Framing framing, const HeaderList& more) {
+  std::string out = fmt::format("HTTP/1.1 {} {}\r\nServer: blockzero\r\nDate: {}\r\n", reply.status,
+                                reason_phrase(reply.status), host_.date);
+  const auto to = std::back_inserter(out);
+  if (!reply.content_type.empty()) fmt::format_to(to, "Content-Type: {}\r\n", reply.content_type);
+  if (framing == Framing::kChunked) out += "Transfer-Encoding: chunked\r\n";
+  if (framing == Framing::kLength && reply.status != 204) {
+    fmt::format_to(to, "Content-Length: {}\r\n", reply.body.size());
+  }
+  for (const HeaderList* list : {&reply.headers, &more}) {
+    for (const auto& [name, value] : *list) fmt::format_to(to, "{}: {}\r\n", name, value);
+  }
+  if (!keep_alive_ || host_.draining) {
+    out += "Connection: close\r\n";
+  } else if (http_1_0_) {
+    out += "Connection: keep-alive\r\n";
+  }
+  out += "\r\n";
+  return out;
+}
+
+void Connection::send(std::string_view bytes) {
+  if (closed_) return;
+  if (output_.empty()) {
+    error_code ec;
+    const size_t n = socket_.send(asio::buffer(bytes.data(), bytes.size()), 0, ec);
+    if (ec && ec != asio::error::would_block) return fail_soon();
+    bytes.remove_prefix(n);
+    if (bytes.empty()) return;
+    since_ = Clock::now();
+  }
+  output_ += bytes;
+  wait_writable();
+}
+
+void Connection::wait_writable() {
+  if (closed_ || waiting_writable_) return;
+  waiting_writable_ = true;
+  socket_.async_wait(asio::socket_base::wait_write, [self = shared_from_this()](error_code ec) {
+    self->waiting_writable_ = false;
+    if (!ec) self->on_writable();
+  });
+}
+
+void Connection::on_writable() {
+  if (closed_) return;
+  error_code ec;
+  const size_t n = socket_.send(asio::buffer(output_.data(), output_.size()), 0, ec);
+  if (ec && ec != asio::error::would_block) return abort();
+  if (n > 0) since_ = Clock::now();
+  output_.erase(0, n);
+  if (!output_.empty()) return wait_writable();
+  if (closing_) return close_when_sent();
+  if (exchange_) {
+    const auto exchange = exchange_;
+    exchange->socket_writable();
+  } else {
+    feed({});
+    wait_readable();
+  }
+}
+
+// A write failed in the middle of a caller's work: tell it later, not from inside its own call.
+void Connection::fail_soon() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->abort(); });
+}
+
+void Connection::close_when_sent() {
+  closing_ = true;
+  if (closed_ || !output_.empty()) return;
+  // A request that was read to its end leaves nothing behind. After a refusal the client may still be sending:
+  // closing now would reset the connection and lose the answer.
+  if (parser_.state() == RequestParser::State::kStart) return close();
+  error_code ec;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ec);
+  discarding_ = true;
+  since_ = Clock::now();
+  wait_readable();
+}
+
+}  // namespace bz::server

@@ -1,0 +1,285 @@
+#include "server/openai_request.h"
+
+#include <array>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "server/fields.h"
+
+namespace bz::server {
+namespace {
+
+// Fields that both endpoints know but cannot do yet, each with the value that changes nothing.
+void refuse_unsupported(Fields& in) {
+  in.only("n", 1);
+  in.only("best_of", 1);
+  in.only("use_beam_search", false);
+  in.only("frequency_penalty", 0);
+  in.only("presence_penalty", 0);
+  in.only("repetition_penalty", 1);
+  in.only("length_penalty", 1);
+  in.only("no_repeat_ngram_size", 0);
+  in.only("logit_bias", nullptr);
+  in.only("min_tokens", 0);
+  in.only("prompt_logprobs", nullptr);
+  in.only("bad_words", nullptr);
+  in.only("allowed_token_ids", nullptr);
+  in.only("logits_processors", nullptr);
+  in.only("truncate_prompt_tokens", nullptr);
+  in.only("include_stop_str_in_output", false);
+  in.only("skip_special_tokens", true);
+  in.only("spaces_between_special_tokens", true);
+  in.only("response_format", {{"type", "text"}});
+  in.only("structured_outputs", nullptr);
+  in.only("priority", 0);
+  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"}) in.only(name, nullptr);
+}
+
+void read_sampling(Fields& in, GenerationRequest& out) {
+  engine::SamplingParams& s = out.sampling;
+  s.temperature = static_cast<float>(in.number("temperature", 0, 2).value_or(1));
+  const double top_p = in.number("top_p", 0, 1).value_or(1);
+  s.top_p = static_cast<float>(top_p);
+  // A positive value too small for a float would become the excluded zero.
+  if (!(s.top_p > 0)) in.fail("top_p", "must be above 0 and at most 1");
+  const int64_t top_k = in.integer("top_k", -1, INT32_MAX).value_or(0);
+  s.top_k = top_k < 0 ? 0 : static_cast<int32_t>(top_k);
+  s.min_p = static_cast<float>(in.number("min_p", 0, 1).value_or(0));
+  if (!(s.min_p < 1)) in.fail("min_p", "must be at least 0 and below 1");
+  const auto seed = in.bits("seed");
+  out.has_seed = seed.has_value();
+  s.seed = seed.value_or(0);
+}
+
+void add_stop(Fields& in, const Json& value, GenerationRequest& out) {
+  if (!value.is_string()) return in.fail("stop", "must be a string or an array of strings, not " + shown(value));
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.empty()) return in.fail("stop", "may not hold an empty string");
+  if (text.size() > kMaxStopBytes) {
+    return in.fail("stop", fmt::format("may hold strings of at most {} bytes, not {}", kMaxStopBytes, text.size()));
+  }
+  out.stops.push_back(text);
+}
+
+void read_stops(Fields& in, const RequestLimits& limits, GenerationRequest& out) {
+  out.ignore_eos = in.boolean("ignore_eos", false);
+  out.stop_token_ids = in.token_ids("stop_token_ids", limits.vocab_size, kMaxStopTokenIds);
+  const Json* stop = in.get("stop");
+  if (!stop) return;
+  if (!stop->is_array()) return add_stop(in, *stop, out);
+  if (stop->size() > kMaxStops) {
+    return in.fail("stop", fmt::format("may hold at most {} strings, not {}", kMaxStops, stop->size()));
+  }
+  for (const Json& value : *stop) add_stop(in, value, out);
+}
+
+void read_max_tokens(Fields& in, const char* name, const RequestLimits& limits, GenerationRequest& out) {
+  const auto value = in.integer(name, 1, limits.max_model_len);
+  if (!value) return;
+  out.max_tokens = static_cast<int32_t>(*value);
+  out.max_tokens_field = name;
+}
+
+Status read_streaming(Fields& in, GenerationRequest& out) {
+  out.stream = in.boolean("stream", false);
+  const Json* options = in.get("stream_options");
+  if (!options) return in.status();
+  if (!options->is_object()) in.fail("stream_options", "must be an object, not " + shown(*options));
+  if (!out.stream) in.fail("stream_options", "goes with \"stream\": true only");
+  BZ_TRY(in.status());
+  Fields inner(*options, "stream_options.");
+  out.include_usage = inner.boolean("include_usage", false);
+  inner.only("continuous_usage_stats", false);
+  return inner.status();
+}
+
+Status read_common(Fields& in, const RequestLimits& limits, GenerationRequest& out) {
+  out.model = in.string("model", "");
+  read_sampling(in, out);
+  read_stops(in, limits, out);
+  BZ_TRY(read_streaming(in, out));
+  refuse_unsupported(in);
+  return in.status();
+}
+
+Result<Json> parse_object(std::string_view body) {
+  BZ_ASSIGN(Json json, parse_json(body));
+  if (!json.is_object()) return invalid_argument("the request body must be a JSON object, not {}", shown(json));
+  return json;
+}
+
+// --- Prompts
+// ----------------------------------------------------------------------------------------------------------
+
+Result<Prompt> read_prompt(const Json& value, const std::string& what, const RequestLimits& limits) {
+  Prompt prompt;
+  if (value.is_string()) {
+    prompt.text = value.get<std::string>();
+    prompt.is_text = true;
+    return prompt;
+  }
+  BZ_ASSIGN(prompt.tokens, read_token_ids(value, what, "prompt", limits.vocab_size));
+  if (prompt.tokens.empty()) return invalid_field("prompt", "{} is empty", what);
+  return prompt;
+}
+
+// A string, an array of token ids, or an array of strings and of arrays of token ids.
+Result<std::vector<Prompt>> read_prompts(const Json* value, const RequestLimits& limits) {
+  if (!value) return invalid_field("prompt", "prompt is missing");
+  if (!value->is_string() && !value->is_array()) {
+    return invalid_field("prompt",
+                         "prompt must be a string, an array of strings, an array of token ids or an array of "
+                         "such arrays, not {}",
+                         shown(*value));
+  }
+  std::vector<Prompt> prompts;
+  const bool several =
+      value->is_array() && !value->empty() && (value->front().is_string() || value->front().is_array());
+  if (!several) {
+    BZ_ASSIGN(Prompt prompt, read_prompt(*value, "prompt", limits));
+    prompts.push_back(std::move(prompt));
+    return prompts;
+  }
+  if (value->size() > kMaxPrompts) {
+    return invalid_field("prompt", "prompt may hold at most {} prompts, not {}", kMaxPrompts, value->size());
+  }
+  for (const Json& element : *value) {
+    BZ_ASSIGN(Prompt prompt, read_prompt(element, fmt::format("prompt[{}]", prompts.size()), limits));
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+// --- Messages
+// ---------------------------------------------------------------------------------------------------------
+
+// A string, or an array of {"type": "text", "text": ...} parts, which are joined.
+Result<std::string> read_content(const Json& message, const std::string& path) {
+  const std::string what = path + ".content";
+  const auto content = message.find("content");
+  if (content == message.end()) return invalid_field(what, "{} is missing", what);
+  if (content->is_null()) return std::string();  // an assistant's turn may be empty
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    return invalid_field(what, "{} must be a string or an array of text parts, not {}", what, shown(*content));
+  }
+  std::string text;
+  for (const Json& part : *content) {
+    const bool is_text = part.is_object() && part.contains("type") && part["type"] == "text" && part.contains("text") &&
+                         part["text"].is_string();
+    if (!is_text) {
+      return invalid_field(what, "{} may only hold parts {{\"type\": \"text\", \"text\": ...}}, not {}", what,
+                           shown(part));
+    }
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+Result<ChatMessage> read_message(const Json& value, const std::string& path) {
+  if (!value.is_object()) return invalid_field(path, "{} must be an object, not {}", path, shown(value));
+  Fields in(value, path + ".");
+  ChatMessage message;
+  message.role = in.string("role", "");
+  in.only("tool_calls", nullptr);
+  in.only("function_call", nullptr);
+  in.only("audio", nullptr);
+  BZ_TRY(in.status());
+  if (message.role.empty()) return invalid_field(path + ".role", "{}.role is missing", path);
+  constexpr std::array kRoles{"system", "developer", "user", "assistant", "tool"};
+  if (std::find(kRoles.begin(), kRoles.end(), message.role) == kRoles.end()) {
+    return invalid_field(path + ".role", "{}.role must be system, developer, user, assistant or tool, not {}", path,
+                         shown(value["role"]));
+  }
+  BZ_ASSIGN(message.content, read_content(value, path));
+  return message;
+}
+
+Result<std::vector<ChatMessage>> read_messages(const Json* value) {
+  if (!value) return invalid_field("messages", "messages is missing");
+  if (!value->is_array() || value->empty()) {
+    return invalid_field("messages", "messages must be an array of at least one message, not {}", shown(*value));
+  }
+  if (value->size() > kMaxMessages) {
+    return invalid_field("messages", "messages may hold at most {} messages, not {}", kMaxMessages, value->size());
+  }
+  std::vector<ChatMessage> messages;
+  for (const Json& element : *value) {
+    BZ_ASSIGN(ChatMessage message, read_message(element, fmt::format("messages[{}]", messages.size())));
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+}  // namespace
+
+Result<GenerationRequest> parse_completion_request(std::string_view body, const RequestLimits& limits) {
+  BZ_ASSIGN(const Json json, parse_object(body));
+  Fields in(json);
+  GenerationRequest out;
+  BZ_TRY(read_common(in, limits, out));
+  read_max_tokens(in, "max_tokens", limits, out);
+  out.add_special_tokens = in.boolean("add_special_tokens", true);
+  in.only("echo", false);
+  in.only("logprobs", nullptr);
+  in.only("suffix", "");
+  in.only("prompt_embeds", nullptr);
+  BZ_TRY(in.status());
+  BZ_ASSIGN(out.prompts, read_prompts(in.get("prompt"), limits));
+  return out;
+}
+
+Result<GenerationRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
+  BZ_ASSIGN(const Json json, parse_object(body));
+  Fields in(json);
+  GenerationRequest out;
+  out.chat = true;
+  BZ_TRY(read_common(in, limits, out));
+  read_max_tokens(in, "max_tokens", limits, out);
+  read_max_tokens(in, "max_completion_tokens", limits, out);  // OpenAI's newer name wins
+  out.add_generation_prompt = in.boolean("add_generation_prompt", true);
+  in.only("logprobs", false);
+  in.only("top_logprobs", 0);
+  in.only("echo", false);
+  in.only("continue_final_message", false);
+  in.only("tools", nullptr);
+  in.only("functions", nullptr);
+  if (const Json* choice = in.get("tool_choice"); choice && *choice != "none" && *choice != "auto") {
+    in.fail("tool_choice", "is not supported yet: leave it out");
+  }
+  in.only("function_call", "none");
+  in.only("modalities", Json::array({"text"}));
+  for (const char* name : {"audio", "prediction", "web_search_options", "chat_template", "chat_template_kwargs",
+                           "documents", "mm_processor_kwargs"}) {
+    in.only(name, nullptr);
+  }
+  BZ_TRY(in.status());
+  BZ_ASSIGN(out.messages, read_messages(in.get("messages")));
+  return out;
+}
+
+Result<TokenizeRequest> parse_tokenize_request(std::string_view body) {
+  BZ_ASSIGN(const Json json, parse_object(body));
+  Fields in(json);
+  TokenizeRequest out;
+  out.model = in.string("model", "");
+  out.add_special_tokens = in.boolean("add_special_tokens", true);
+  out.text = in.string("prompt", "");
+  BZ_TRY(in.status());
+  if (!in.get("prompt")) return invalid_field("prompt", "prompt is missing");
+  return out;
+}
+
+Result<DetokenizeRequest> parse_detokenize_request(std::string_view body, const RequestLimits& limits) {
+  BZ_ASSIGN(const Json json, parse_object(body));
+  Fields in(json);
+  DetokenizeRequest out;
+  out.model = in.string("model", "");
+  out.tokens = in.token_ids("tokens", limits.vocab_size, SIZE_MAX);
+  BZ_TRY(in.status());
+  if (!in.get("tokens")) return invalid_field("tokens", "tokens is missing");
+  return out;
+}
+
+}  // namespace bz::server

@@ -1,0 +1,80 @@
+#include "server/output_inbox.h"
+
+namespace bz::server {
+
+// One request's letter box. `filling` belongs to the engine's thread (under the inbox's lock), `reading` to the IO
+// thread; they are swapped, so both keep their memory.
+class OutputInbox::Slot : public engine::Sink, public std::enable_shared_from_this<OutputInbox::Slot> {
+ public:
+  struct Half {
+    std::vector<int32_t> tokens;
+    std::optional<engine::FinishReason> finished;
+    std::string error;
+  };
+
+  Slot(std::shared_ptr<OutputInbox> inbox, std::shared_ptr<Receiver> r, size_t i)
+      : receiver(std::move(r)), index(i), inbox_(std::move(inbox)) {}
+  void on_output(const engine::Output& output) override { inbox_->put(*this, output); }
+
+  Half filling, reading;
+  bool queued = false;
+  std::shared_ptr<Receiver> receiver;  // IO thread; null after the last delivery
+  size_t index;
+
+ private:
+  std::shared_ptr<OutputInbox> inbox_;
+};
+
+std::shared_ptr<engine::Sink> OutputInbox::make_sink(std::shared_ptr<Receiver> receiver, size_t index) {
+  return std::make_shared<Slot>(shared_from_this(), std::move(receiver), index);
+}
+
+void OutputInbox::put(Slot& slot, const engine::Output& output) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  slot.filling.tokens.insert(slot.filling.tokens.end(), output.tokens.begin(), output.tokens.end());
+  if (output.finished) {
+    slot.filling.finished = output.finished;
+    slot.filling.error = output.error;
+  }
+  if (!slot.queued) {
+    slot.queued = true;
+    filled_.push_back(slot.shared_from_this());
+  }
+  if (posted_) return;
+  posted_ = true;
+  post_([self = shared_from_this()] { self->deliver(); });
+}
+
+void OutputInbox::deliver() {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_ = false;
+    taken_.swap(filled_);
+    for (const auto& slot : taken_) {
+      slot->queued = false;
+      std::swap(slot->filling, slot->reading);
+    }
+  }
+  for (const auto& slot : taken_) {
+    Slot::Half& half = slot->reading;
+    if (slot->receiver) slot->receiver->on_delivery(slot->index, {half.tokens, half.finished, half.error});
+    half.tokens.clear();
+  }
+  for (const auto& slot : taken_) {
+    if (!slot->receiver) continue;
+    slot->receiver->on_delivered();
+    if (slot->reading.finished) slot->receiver.reset();
+  }
+  taken_.clear();
+}
+
+void OutputInbox::close() {
+  std::vector<std::shared_ptr<Slot>> dropped;
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  post_ = nullptr;
+  dropped.swap(filled_);
+}
+
+}  // namespace bz::server

@@ -1,0 +1,110 @@
+#include "server/routes.h"
+
+#include "server/access.h"
+#include "server/openai_response.h"
+
+namespace bz::server {
+namespace {
+
+struct Route {
+  std::string_view path;  // ends in '/': also everything below
+  std::string_view method;
+  void (*call)(Services&, std::shared_ptr<Exchange>);
+  bool open = false;  // no API key needed
+  bool needs_backend = true;
+};
+
+constexpr Route kRoutes[] = {
+    {"/v1/completions", "POST", post_completions},
+    {"/v1/chat/completions", "POST", post_chat_completions},
+    {"/v1/models", "GET", get_models},
+    {"/v1/models/", "GET", get_models},
+    {"/tokenize", "POST", post_tokenize},
+    {"/detokenize", "POST", post_detokenize},
+    {"/health", "GET", get_health, true, false},
+    {"/metrics", "GET", get_metrics, true, false},
+    {"/", "GET", get_page, true, false},
+};
+
+const Route* find_route(std::string_view path) {
+  for (const Route& route : kRoutes) {
+    const bool below = route.path.size() > 1 && route.path.ends_with('/') && path.starts_with(route.path);
+    if (path == route.path || below) return &route;
+  }
+  return nullptr;
+}
+
+void refuse(Services& services, Exchange& exchange, std::string_view route, int status, std::string_view message,
+            std::string_view code = {}, HeaderList headers = {}) {
+  HttpReply answer = error_reply(status, message, {}, code);
+  answer.headers = std::move(headers);
+  services.reply(exchange, route, std::move(answer));
+}
+
+// Puts the headers on that every answer has. False: the origin is foreign, and was refused.
+bool admit_origin(Services& services, Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  const std::string_view origin = request.header("origin");
+  const bool loopback = is_loopback_name(services.options.http.host);
+  const OriginKind kind = classify_origin(origin, request.header("host"), services.options.cors_origins, loopback);
+  if (kind == OriginKind::kForeign) {
+    refuse(services, exchange, "(origin)", 403,
+           "this origin may not use the server; start it with --cors-origins to allow it", "origin_not_allowed");
+    return false;
+  }
+  if (kind == OriginKind::kAllowed) {
+    exchange.add_header("Access-Control-Allow-Origin", std::string(origin));
+    exchange.add_header("Access-Control-Expose-Headers", "X-Request-Id");
+    exchange.add_header("Vary", "Origin");
+  }
+  return true;
+}
+
+void answer_options(Services& services, Exchange& exchange, const Route& route) {
+  const std::string methods = route.method == "GET" ? "GET, HEAD, OPTIONS" : fmt::format("{}, OPTIONS", route.method);
+  services.reply(exchange, route.path,
+                 {.status = 204,
+                  .content_type = {},
+                  .headers = {{"Allow", methods},
+                              {"Access-Control-Allow-Methods", methods},
+                              {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id"},
+                              {"Access-Control-Max-Age", "600"}}});
+}
+
+}  // namespace
+
+void Services::reply(Exchange& exchange, std::string_view route, HttpReply answer) {
+  ++metrics.responses[{std::string(route), answer.status}];
+  exchange.reply(std::move(answer));
+}
+
+void handle_request(Services& services, const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  const std::string_view id = sane_request_id(request.header("x-request-id"));
+  exchange->add_header("X-Request-Id", id.empty() ? services.new_id("req-") : std::string(id));
+  if (!admit_origin(services, *exchange)) return;
+
+  const Route* route = find_route(request.path);
+  if (!route) {
+    return refuse(services, *exchange, "(none)", 404, "there is no such path here; GET / lists what there is",
+                  "not_found");
+  }
+  const std::string_view method = request.method;
+  if (method == "OPTIONS") return answer_options(services, *exchange, *route);
+  if (method != route->method && !(method == "HEAD" && route->method == "GET")) {
+    const std::string allow = route->method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+    return refuse(services, *exchange, route->path, 405, fmt::format("{} takes {}", route->path, allow),
+                  "method_not_allowed", {{"Allow", allow}});
+  }
+  if (!route->open && !key_accepted(services.options.api_keys, request.header("authorization"))) {
+    return refuse(services, *exchange, route->path, 401, "a valid API key is needed: Authorization: Bearer KEY",
+                  "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
+  }
+  if (route->needs_backend && !services.backend) {
+    return refuse(services, *exchange, route->path, 503, "the model is still loading", "loading",
+                  {{"Retry-After", "1"}});
+  }
+  route->call(services, exchange);
+}
+
+}  // namespace bz::server

@@ -1,0 +1,72 @@
+#include "server/server.h"
+
+#include <ctime>
+
+#include "base/log.h"
+#include "server/openai_response.h"
+#include "server/routes.h"
+
+namespace bz::server {
+namespace {
+
+constexpr size_t kMaxWorkerTasks = 64;
+constexpr std::chrono::milliseconds kEngineCheckPeriod{500};
+// After a fail-stop every request already has its error: what is left is to send it.
+constexpr std::chrono::milliseconds kFailedDrain{2'000};
+
+void check_engine(Services& s) {
+  if (!s.backend || !s.engine_failure.empty() || !s.options.exit_on_engine_failure) return;
+  const engine::EngineStats stats = s.backend->engine->stats();
+  if (stats.alive) return;
+  s.engine_failure = stats.failure.empty() ? "the engine stopped" : stats.failure;
+  log::error("engine: {}", s.engine_failure);
+  s.http->begin_drain(kFailedDrain);
+}
+
+}  // namespace
+
+struct Server::Impl {
+  Services services;
+
+  ~Impl() {
+    services.inbox->close();  // the engine may outlive this
+    services.worker.reset();  // before what its tasks use
+  }
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+Result<std::unique_ptr<Server>> Server::listen(const ServerOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  Services& s = impl->services;
+  s.options = options;
+  s.started = std::time(nullptr);
+  if (options.seed) s.next_seed = *options.seed;
+  s.inbox = std::make_shared<OutputInbox>([&s](std::function<void()> task) { s.http->post(std::move(task)); });
+  s.worker = std::make_unique<Worker>(kMaxWorkerTasks);
+  auto handler = [&s](const std::shared_ptr<Exchange>& exchange) { handle_request(s, exchange); };
+  auto error = [](int status, std::string_view message) { return error_body(status, message); };
+  BZ_ASSIGN(s.http, HttpServer::listen(options.http, handler, error));
+  s.http->every(kEngineCheckPeriod, [&s] { check_engine(s); });
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+uint16_t Server::port() const { return impl_->services.http->port(); }
+
+void Server::attach(Backend backend) {
+  BZ_CHECK(backend.engine && backend.tokenizer);
+  impl_->services.http->post([this, backend = std::move(backend)] { impl_->services.backend = backend; });
+}
+
+HttpOutcome Server::run() {
+  const HttpOutcome outcome = impl_->services.http->run();
+  impl_->services.inbox->close();
+  return outcome;
+}
+
+void Server::begin_drain(std::chrono::milliseconds timeout) { impl_->services.http->begin_drain(timeout); }
+
+const std::string& Server::engine_failure() const { return impl_->services.engine_failure; }
+
+}  // namespace bz::server

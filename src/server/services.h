@@ -1,0 +1,41 @@
+// Services: what routes share. Used on the IO thread only, except `backend` (see server.h) and `inbox`.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/output_inbox.h"
+#include "server/server.h"
+#include "server/worker.h"
+
+namespace bz::server {
+
+struct Services {
+  ServerOptions options;
+  std::unique_ptr<HttpServer> http;
+  std::optional<Backend> backend;  // set once, on the IO thread
+  std::shared_ptr<OutputInbox> inbox;
+  Metrics metrics;
+  std::unique_ptr<Worker> worker;
+  std::mt19937_64 random{std::random_device{}()};
+  uint64_t next_seed = 0;  // used if options.seed is set
+  int64_t started = 0;     // seconds since 1970
+  std::string engine_failure;
+
+  RequestLimits limits() const { return {backend->engine->info().max_model_len, backend->engine->info().vocab_size}; }
+  // A response's id: unguessable is not needed, unique is.
+  std::string new_id(std::string_view prefix) { return fmt::format("{}{:016x}{:08x}", prefix, random(), ++ids_); }
+  uint64_t new_seed() { return options.seed ? next_seed++ : random(); }
+  // Answers, and counts the answer.
+  void reply(Exchange& exchange, std::string_view route, HttpReply answer);
+
+ private:
+  uint32_t ids_ = 0;
+};
+
+}  // namespace bz::server
