@@ -59,6 +59,7 @@ void rotate(float* head, const float* cos_sin, int32_t hd, RopeStyle style) {
 
 }  // namespace
 
+// The slot alone says whether a token is stored (PAD-2): padding holds kPadSlot, whatever num_valid is.
 void rope_store(const RopeStoreParams& p, Worker& worker) {
   const KvLayer& kv = p.layer;
   const int32_t hd = kv.head_dim;
@@ -66,14 +67,14 @@ void rope_store(const RopeStoreParams& p, Worker& worker) {
   worker.parallel_for(p.q.rows, 4, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       float* q = p.q.row<float>(t);
-      if (t >= num_valid) {  // PAD-5
-        std::memset(q, 0, sizeof(float) * static_cast<size_t>(p.q.cols));
-        std::memset(p.k.row<float>(t), 0, sizeof(float) * static_cast<size_t>(p.k.cols));
-        continue;
-      }
-      for (int32_t h = 0; h < p.q.cols / hd; ++h) rotate(q + h * hd, p.cos_sin.row<float>(t), hd, p.style);
       float* k = p.k.row<float>(t);
-      for (int32_t h = 0; h < kv.num_kv_heads; ++h) rotate(k + h * hd, p.cos_sin.row<float>(t), hd, p.style);
+      if (t < num_valid) {
+        for (int32_t h = 0; h < p.q.cols / hd; ++h) rotate(q + h * hd, p.cos_sin.row<float>(t), hd, p.style);
+        for (int32_t h = 0; h < kv.num_kv_heads; ++h) rotate(k + h * hd, p.cos_sin.row<float>(t), hd, p.style);
+      } else {  // PAD-5
+        std::memset(q, 0, sizeof(float) * static_cast<size_t>(p.q.cols));
+        std::memset(k, 0, sizeof(float) * static_cast<size_t>(p.k.cols));
+      }
       const kv::SlotId slot = p.slots[t];
       if (slot == kv::kPadSlot) continue;
       store_kv(kv.dtype, kv.base + kv::entry_offset(kv.k, slot).value(), k, kv.num_kv_heads * hd);
