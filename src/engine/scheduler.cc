@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace bz::engine {
@@ -23,6 +24,21 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
+namespace {
+
+Status check_sampling(const SamplingParams& p) {
+  if (!std::isfinite(p.temperature) || p.temperature < 0) {
+    return invalid_field("temperature", "temperature is {}: must be a number of at least 0", p.temperature);
+  }
+  if (!(p.top_p > 0 && p.top_p <= 1)) return invalid_field("top_p", "top_p is {}: must be above 0, at most 1", p.top_p);
+  if (p.top_k < 0) return invalid_field("top_k", "top_k is {}: must be at least 0 (0: off)", p.top_k);
+  if (!(p.min_p >= 0 && p.min_p < 1))
+    return invalid_field("min_p", "min_p is {}: must be at least 0, below 1", p.min_p);
+  return ok_status();
+}
+
+}  // namespace
+
 Status Scheduler::check(const Request& r) const {
   const auto prompt = static_cast<int64_t>(r.prompt.size());
   if (prompt == 0) return invalid_field("prompt", "the prompt is empty");
@@ -36,6 +52,7 @@ Status Scheduler::check(const Request& r) const {
                          "{} prompt tokens and max_tokens {} exceed the context of {} tokens: at most {} fit", prompt,
                          r.max_tokens, config_.max_model_len, config_.max_model_len - prompt);
   }
+  BZ_TRY(check_sampling(r.sampling));
   const int32_t blocks = cache_.num_blocks_for(static_cast<int32_t>(prompt) + r.max_tokens);
   if (blocks > cache_.num_blocks() - 1) {
     return Status(

@@ -66,6 +66,8 @@ class Scheduler {
   void process(const StepPlan& plan, std::span<const ops::RowResult> results);
 
   const kv::CacheManager& cache() const { return cache_; }
+  // The request that holds a table row; nullptr: nobody.
+  const RequestState* request_in(kv::RowId row) const { return row_to_request_[static_cast<size_t>(row.value())]; }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
 

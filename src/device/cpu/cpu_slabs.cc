@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::byte kCanary{0xC5};
 
+int64_t physical_memory_bytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE); }
+
 class CpuSlabs final : public SlabMemory {
  public:
   explicit CpuSlabs(const SlabRequest& request) : SlabMemory(request) {
@@ -103,6 +105,12 @@ Result<std::unique_ptr<SlabMemory>> create_cpu_slabs(const SlabRequest& request)
   BZ_CHECK_GT(request.block_stride, 0);
   BZ_CHECK_EQ(request.block_stride % 128, 0);
   BZ_CHECK_GE(request.num_blocks, 2);
+  const int64_t total = request.block_stride * request.num_blocks;
+  if (total > physical_memory_bytes()) {
+    return resource_exhausted(
+        "a cache of {} bytes does not fit in this machine's {} bytes of memory; use a smaller --kv-cache-bytes", total,
+        physical_memory_bytes());
+  }
   auto slabs = std::make_unique<CpuSlabs>(request);
   if (!slabs->map()) {
     return resource_exhausted("the cache of {} blocks of {} bytes cannot be mapped: {}; use a smaller --kv-cache-bytes",

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Bad input to the command line: one line on stderr that names what is wrong, exit code 2, in bounded time and memory.
+
+usage: bad_input_test.py BLOCKZERO
+"""
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from gguf_builder import TinyLlama
+
+BLOCKZERO = ""
+MAX_MEMORY = 4 << 30
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+
+
+class BadInput(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.good = cls.write("good.gguf", TinyLlama().bytes())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def write(cls, name, data):
+        path = os.path.join(cls.folder.name, name)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+
+    def call(self, *args, env=None):
+        return subprocess.run([BLOCKZERO, *args], capture_output=True, text=True, timeout=60, check=False,
+                              preexec_fn=limit_memory, env={**os.environ, **(env or {})})
+
+    def refused(self, *args, says, env=None):
+        """One line that holds each of `says`; exit 2; nothing on stdout."""
+        done = self.call(*args, env=env)
+        lines = [line for line in done.stderr.splitlines() if "error" in line]
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(lines), 1, done.stderr)
+        for part in says:
+            self.assertIn(part, lines[0])
+
+    def refused_by_all(self, path, *says):
+        """`run`, `serve` and `plan` alike refuse a model file."""
+        for command in (["run", path, "-p", "x"], ["serve", path, "--port", "0"], ["plan", path]):
+            with self.subTest(command[0]):
+                self.refused(*command, says=[os.path.basename(path), *says])
+
+    def tiny_with(self, **changes):
+        tiny = TinyLlama()
+        for key, v in changes.items():
+            tiny.metadata[key.replace("__", ".")] = v
+        return self.write("changed.gguf", tiny.bytes())
+
+    def test_the_good_file_runs(self):
+        done = self.call("run", self.good, "-p", "ab", "-n", "3", "--ignore-eos", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('"null_block_clean":true', done.stdout)
+
+    def test_files_that_are_no_model(self):
+        self.refused_by_all(os.path.join(self.folder.name, "missing.gguf"), "No such file")
+        self.refused_by_all(self.write("empty.gguf", b""))
+        self.refused_by_all(self.write("magic.gguf", b"GGML" + TinyLlama().bytes()[4:]), "magic")
+        self.refused_by_all(self.write("folder.gguf", b"GGUF\x03"))
+        self.refused_by_all(self.folder.name)
+
+    def test_a_truncated_file_at_many_places(self):
+        data = TinyLlama().bytes()
+        for size in [4, 8, 16, 23, 24, 100, 1000, len(data) // 2, len(data) - 40]:
+            path = self.write(f"cut{size}.gguf", data[:size])
+            self.refused("plan", path, says=[os.path.basename(path)])
+        self.refused_by_all(self.write("cut.gguf", data[: len(data) - 4096]))
+
+    def test_counts_that_claim_more_than_is_there(self):
+        data = bytearray(TinyLlama().bytes())
+        for offset in (8, 16):
+            huge = bytearray(data)
+            huge[offset:offset + 8] = (1 << 60).to_bytes(8, "little")
+            self.refused_by_all(self.write("huge.gguf", bytes(huge)))
+
+    def test_values_that_parse_but_make_no_sense(self):
+        cases = {
+            "llama__block_count": [0, 1_000_000], "llama__context_length": [0, 0xFFFFFFFF], "llama__embedding_length": [0, 63, 1 << 31],
+            "llama__attention__head_count": [0, 3, 1 << 30], "llama__attention__head_count_kv": [0, 3, 8],
+            "llama__attention__layer_norm_rms_epsilon": [float("nan"), -1.0, float("inf")],
+            "llama__rope__freq_base": [float("nan"), 0.0, -5.0], "llama__rope__dimension_count": [0, 7, 1000],
+            "llama__vocab_size": [0, 300], "llama__feed_forward_length": [0, 64], "tokenizer__ggml__eos_token_id": [100_000],
+            "general__architecture": ["mamba", ""],
+        }
+        for key, values in cases.items():
+            for v in values:
+                with self.subTest(f"{key}={v}"):
+                    name = key.replace("__", ".")
+                    path = self.tiny_with(**{key: v})
+                    self.refused_by_all(path)
+                    self.assertIn(name.split(".")[-1].split("_")[0], self.call("plan", path).stderr)
+
+    def test_a_missing_or_misshapen_tensor(self):
+        tiny = TinyLlama()
+        del tiny.shapes["blk.1.ffn_up.weight"]
+        self.refused_by_all(self.write("missing_tensor.gguf", tiny.bytes()), "blk.1.ffn_up.weight")
+        tiny = TinyLlama()
+        tiny.shapes["blk.0.attn_q.weight"] = [64, 32]
+        self.refused_by_all(self.write("shape.gguf", tiny.bytes()), "blk.0.attn_q.weight")
+
+    def test_options(self):
+        m = self.good
+        self.refused("run", m, "-p", "ab", "--threads", "-1", says=["--threads"])
+        self.refused("run", m, "-p", "ab", "--threads", "1000000", says=["--threads"])
+        self.refused("run", m, "-p", "ab", "--null-guard", "soft", says=["--null-guard", "read-only"])
+        self.refused("run", m, "-p", "ab", "--graphs", "some", says=["--graphs"])
+        self.refused("run", m, "-p", "ab", "--kv-cache-dtype", "fp3", says=["--kv-cache-dtype"])
+        self.refused("run", m, "-p", "ab", "--kv-cache-bytes", "lots", says=["--kv-cache-bytes"])
+        self.refused("run", m, "-p", "ab", "--kv-cache-bytes", "1K", says=["--kv-cache-bytes"])
+        self.refused("run", m, "-p", "ab", "--kv-cache-bytes", "900000G", says=["--kv-cache-bytes"])
+        self.refused("run", m, "-p", "ab", "--max-model-len", "100000", says=["--max-model-len"])
+        self.refused("run", m, "-p", "ab", "--device", "tpu", says=["--device"])
+        self.refused("run", m, "-p", "ab", "--no-such-option", says=["--no-such-option"])
+        self.refused("run", m, says=["--prompt"])
+        self.refused("run", m, "-p", "ab", "-n", "many", says=["-n"])
+        self.refused("frobnicate", says=["frobnicate"])
+        self.refused("run", m, "-p", "ab", env={"BLOCKZERO_ISA": "mmx"}, says=["BLOCKZERO_ISA"])
+
+    def test_requests_that_cannot_be_served(self):
+        m = self.good
+        self.refused("run", m, "-p", "", says=["prompt"])
+        self.refused("run", m, "-p", "ab", "-n", "0", says=["max_tokens"])
+        self.refused("run", m, "-p", "ab", "-n", "-5", says=["max_tokens"])
+        self.refused("run", m, "-p", "x" * 300, says=["prompt", "256"])
+        self.refused("run", m, "-p", "ab", "-n", "300", says=["max_tokens", "256"])
+        self.refused("run", m, "-p", "ab", "--temp", "-1", says=["temperature"])
+        self.refused("run", m, "-p", "ab", "--temp", "nan", says=["temperature"])
+        self.refused("run", m, "-p", "ab", "--top-p", "0", says=["top_p"])
+        self.refused("run", m, "-p", "ab", "--top-k", "-3", says=["top_k"])
+        self.refused("run", m, "-p", "ab", "--min-p", "1.5", says=["min_p"])
+        self.refused("run", m, "-p", "ab", "--chat", says=["chat_template"])
+
+
+if __name__ == "__main__":
+    BLOCKZERO = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=1)
