@@ -11,44 +11,68 @@ EngineCore::EngineCore(GraphRunner& runner, const SchedulerConfig& config, const
                        std::unique_ptr<KvSanitizer> sanitizer)
     : runner_(runner), scheduler_(config, cache), sanitizer_(std::move(sanitizer)) {
   const StepLimits& limits = runner.config().limits;
-  plan_.rows.reserve(static_cast<size_t>(limits.max_rows));
-  plan_.tokens.reserve(static_cast<size_t>(limits.max_tokens));
-  plan_.cache.changes.reserve(static_cast<size_t>(limits.max_changes));
+  for (StepPlan& plan : plans_) {
+    plan.rows.reserve(static_cast<size_t>(limits.max_rows));
+    plan.tokens.reserve(static_cast<size_t>(limits.max_tokens));
+    plan.cache.changes.reserve(static_cast<size_t>(limits.max_changes));
+  }
   if (sanitizer_ != nullptr) sanitizer_->poison_free_blocks(scheduler_.cache());
+}
+
+void EngineCore::set_max_in_flight(int32_t steps) {
+  BZ_CHECK(steps >= 1 && steps <= static_cast<int32_t>(kMaxInFlight));
+  BZ_CHECK(steps == 1 || (sanitizer_ == nullptr && !observer_));  // both look at a step before the next one runs
+  max_in_flight_ = steps;
 }
 
 bool EngineCore::step() {
   if (!has_work()) return false;
-  scheduler_.schedule(plan_);
-  plan_.min_rows = min_rows_;
-  run_change_plans();
-  if (!alive_) return true;
-  const StepResult result = run(plan_);
-  if (alive_) scheduler_.process(plan_, result.rows);
-  if (alive_ && sanitizer_ != nullptr) sanitizer_->poison_free_blocks(scheduler_.cache());
+  StepPlan& plan = next_plan();
+  scheduler_.schedule(plan);
+  plan.min_rows = min_rows_;
+  const bool idle = plan.rows.empty() && !scheduler_.has_pending_changes();
+  if (!idle) submit(plan);
+  // Nothing to plan until results come, or as many on their way as may be.
+  if (alive_ && num_in_flight_ > 0 && (idle || num_in_flight_ >= max_in_flight_)) collect();
   return true;
 }
 
 void EngineCore::dummy_step(int32_t min_rows, int32_t min_tokens) {
   if (!alive_) return;
-  plan_.clear();
-  plan_.min_rows = min_rows;
-  plan_.min_tokens = min_tokens;
-  run_change_plans();
-  if (alive_) run(plan_);
+  StepPlan& plan = next_plan();
+  plan.clear();
+  plan.min_rows = min_rows;
+  plan.min_tokens = min_tokens;
+  submit(plan);
+  while (alive_ && num_in_flight_ > 0) collect();
 }
 
-// Completes plan_.cache; what does not fit beside the step goes ahead (PAD-10).
-void EngineCore::run_change_plans() {
-  while (!scheduler_.take_cache_plan(plan_.cache)) {
-    std::swap(change_plan_.cache, plan_.cache);
-    run(change_plan_);
+// Table changes that do not fit beside the step go ahead in change plans (PAD-10).
+void EngineCore::submit(StepPlan& plan) {
+  while (!scheduler_.take_cache_plan(plan.cache)) {
+    while (num_in_flight_ > 0) collect();
+    if (!alive_) return;
+    std::swap(change_plan_.cache, plan.cache);
+    runner_.run(change_plan_);
+    finish_step(change_plan_);
     if (!alive_) return;
   }
+  runner_.run(plan);
+  ++num_submitted_;
+  ++num_in_flight_;
 }
 
-StepResult EngineCore::run(const StepPlan& plan) {
-  runner_.run(plan);
+void EngineCore::collect() {
+  const StepPlan& plan = plans_[(num_submitted_ - static_cast<uint32_t>(num_in_flight_)) % kMaxInFlight];
+  --num_in_flight_;
+  const StepResult result = finish_step(plan);
+  if (!alive_) return;
+  scheduler_.process(plan, result.rows);
+  if (sanitizer_ != nullptr) sanitizer_->poison_free_blocks(scheduler_.cache());
+}
+
+// Waits for a step and looks at how it went.
+StepResult EngineCore::finish_step(const StepPlan& plan) {
   const StepResult result = runner_.wait(plan.cache.sequence);
   scheduler_.processed(plan.cache.sequence);
   if (result.error == ops::StepError::kSequenceGap) {

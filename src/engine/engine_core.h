@@ -25,8 +25,11 @@ class EngineCore {
   }
   bool cancel(RequestId id) { return scheduler_.cancel(id); }
 
-  bool has_work() const { return alive_ && (scheduler_.has_work() || scheduler_.has_pending_changes()); }
-  // One step of whatever there is to do. False: nothing was.
+  bool has_work() const {
+    return alive_ && (num_in_flight_ > 0 || scheduler_.has_work() || scheduler_.has_pending_changes());
+  }
+  // Plans and runs one step of whatever there is to do, and reads the results of the oldest one when max_in_flight are
+  // on their way. False: there was nothing to do.
   bool step();
   // A step without rows, padded at least this far: every batch row names the null row.
   void dummy_step(int32_t min_rows = 1, int32_t min_tokens = 0);
@@ -36,6 +39,8 @@ class EngineCore {
   // Called after each step with what ran, before the next one is planned: scoring and tests read the logits here.
   using Observer = std::function<void(const StepPlan& plan, const StepResult& result)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
+  // Steps that may be enqueued before the first one's results are read: 1 or 2. With an observer or a sanitizer: 1.
+  void set_max_in_flight(int32_t steps);
   // Pads every later step at least this far (tests; ranks that agreed on a size).
   void set_min_rows(int32_t min_rows) { min_rows_ = min_rows; }
 
@@ -49,15 +54,23 @@ class EngineCore {
   const KvSanitizer* sanitizer() const { return sanitizer_.get(); }
 
  private:
-  void run_change_plans();
-  StepResult run(const StepPlan& plan);
+  // Completes the plan and enqueues it.
+  void submit(StepPlan& plan);
+  // Reads the results of the oldest step in flight.
+  void collect();
+  StepResult finish_step(const StepPlan& plan);
+  StepPlan& next_plan() { return plans_[num_submitted_ % kMaxInFlight]; }
   void fail_stop(const std::string& why);
 
   GraphRunner& runner_;
   Scheduler scheduler_;
   std::unique_ptr<KvSanitizer> sanitizer_;
-  StepPlan plan_;  // reused: steady steps allocate nothing (ENG-3)
+  static constexpr uint32_t kMaxInFlight = 2;
+  StepPlan plans_[kMaxInFlight];  // by submission, modulo; reused: steady steps allocate nothing (ENG-3)
   StepPlan change_plan_;
+  uint32_t num_submitted_ = 0;
+  int32_t num_in_flight_ = 0;
+  int32_t max_in_flight_ = 1;
   Observer observer_;
   int32_t min_rows_ = 0;
   bool alive_ = true;

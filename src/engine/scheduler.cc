@@ -20,7 +20,6 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
   BZ_CHECK_GE(config.max_num_seqs, 1);
   BZ_CHECK_GE(config.max_num_batched_tokens, config.max_num_seqs);
   BZ_CHECK_GT(cache.max_rows, config.max_num_seqs);  // a row each, and the null row
-  row_to_request_.resize(static_cast<size_t>(cache.max_rows));
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
@@ -74,38 +73,25 @@ void Scheduler::add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
   s->sink = std::move(sink);
   s->output.id = id;
   s->output.tokens.reserve(1);
+  by_id_[id] = s.get();
   waiting_.push_back(std::move(s));
 }
 
 bool Scheduler::cancel(RequestId id) {
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if ((*it)->id != id) continue;
-    finish(**it, FinishReason::kCancelled);
-    deliver(**it);
-    waiting_.erase(it);
-    return true;
-  }
-  for (const StatePtr& s : running_) {
-    if (s->id != id) continue;
-    finish(*s, FinishReason::kCancelled);
-    deliver(*s);
-    drop_finished();
-    return true;
-  }
-  return false;
+  const auto it = by_id_.find(id);
+  if (it == by_id_.end()) return false;
+  finish(*it->second, FinishReason::kCancelled);
+  deliver(*it->second);
+  drop_finished();
+  return true;
 }
 
 void Scheduler::finish_all(FinishReason reason, const std::string& error) {
-  for (const StatePtr& s : running_) {
+  for (const auto& [id, s] : by_id_) {
     finish(*s, reason, error);
     deliver(*s);
   }
   drop_finished();
-  for (const StatePtr& s : waiting_) {
-    finish(*s, reason, error);
-    deliver(*s);
-  }
-  waiting_.clear();
 }
 
 void Scheduler::schedule(StepPlan& plan) {
@@ -127,7 +113,7 @@ bool Scheduler::row_left(const StepPlan& plan) const {
 // never in the plan yet.
 void Scheduler::plan_decodes(StepPlan& plan) {
   for (size_t i = 0; i < running_.size() && row_left(plan); ++i) {
-    if (running_[i]->num_tokens() - running_[i]->num_computed != 1) continue;
+    if (running_[i]->num_uncomputed() != 1 || running_[i]->outputs_complete()) continue;
     const kv::RowId row = running_[i]->row;
     while (i < running_.size() && !cache_.can_append(row, 1)) preempt_last();
     if (i == running_.size()) return;  // it was the last one itself
@@ -138,7 +124,7 @@ void Scheduler::plan_decodes(StepPlan& plan) {
 void Scheduler::plan_chunks(StepPlan& plan) {
   for (const StatePtr& s : running_) {
     if (!row_left(plan)) return;
-    const int32_t left = s->num_tokens() - s->num_computed;
+    const int32_t left = s->num_uncomputed();
     const int32_t chunk = std::min(left, token_budget(plan));
     // Without room it waits: those that decode end, or are preempted for each other.
     if (left > 1 && cache_.can_append(s->row, chunk)) add_row(plan, *s, chunk);
@@ -149,12 +135,12 @@ void Scheduler::admit_waiting(StepPlan& plan) {
   while (!waiting_.empty() && row_left(plan) && static_cast<int32_t>(running_.size()) < config_.max_num_seqs &&
          cache_.can_admit()) {
     RequestState& s = *waiting_.front();
+    if (s.num_pending > 0) return;  // preempted with a result on its way: its tokens are not known yet
     // Room for all its tokens and the next, so that an admission is not undone at once.
     if (cache_.num_blocks_for(s.num_tokens() + 1) > cache_.num_free_blocks()) return;
     s.row = cache_.admit();
     s.num_computed = 0;
     s.first_output = static_cast<uint32_t>(s.num_outputs());
-    row_to_request_[static_cast<size_t>(s.row.value())] = &s;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     add_row(plan, s, std::min(s.num_tokens(), token_budget(plan)));
@@ -163,9 +149,10 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 
 void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens) {
   cache_.append(s.row, num_tokens);
-  const bool last = s.num_computed + num_tokens == s.num_tokens();
+  const bool last = num_tokens == s.num_uncomputed();
   const SamplingParams& p = s.request.sampling;
   PlanRow row;
+  row.request = s.id;
   row.row = s.row;
   row.query_len = num_tokens;
   row.sample = last;
@@ -173,7 +160,7 @@ void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens) {
   row.sampling = {p.temperature, p.top_p, p.top_k, p.min_p, s.first_output, p.seed};
   plan.rows.push_back(row);
   // A token that this row sampled itself is on the device already: the host need not have seen it.
-  const bool from_row_state = num_tokens == 1 && s.num_outputs() > static_cast<int32_t>(s.first_output);
+  const bool from_row_state = num_tokens == 1 && s.num_outputs() + s.num_pending > static_cast<int32_t>(s.first_output);
   if (from_row_state) {
     plan.tokens.push_back(ops::kTokenFromRowState);
   } else {
@@ -181,6 +168,7 @@ void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens) {
     plan.tokens.insert(plan.tokens.end(), begin, begin + num_tokens);
   }
   s.num_computed += num_tokens;
+  if (last) ++s.num_pending;
 }
 
 void Scheduler::preempt_last() {
@@ -194,7 +182,6 @@ void Scheduler::preempt_last() {
 void Scheduler::release_row(RequestState& s) {
   if (s.row == kv::kNullRow) return;
   cache_.release(s.row);
-  row_to_request_[static_cast<size_t>(s.row.value())] = nullptr;
   s.row = kv::kNullRow;
   s.num_computed = 0;
 }
@@ -202,12 +189,13 @@ void Scheduler::release_row(RequestState& s) {
 void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results) {
   BZ_CHECK_GE(results.size(), plan.rows.size());
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    RequestState* s = row_to_request_[static_cast<size_t>(plan.rows[i].row.value())];
-    BZ_CHECK(s != nullptr);
-    if (plan.rows[i].query_len > 1) counters_.prompt_tokens += plan.rows[i].query_len;
-    if (!plan.rows[i].sample) continue;
-    accept_token(*s, results[i]);
-    deliver(*s);
+    const PlanRow& row = plan.rows[i];
+    if (row.query_len > 1) counters_.prompt_tokens += row.query_len;
+    const auto it = by_id_.find(row.request);
+    if (!row.sample || it == by_id_.end()) continue;  // ended meanwhile: a surplus token
+    --it->second->num_pending;
+    accept_token(*it->second, results[i]);
+    deliver(*it->second);
   }
   drop_finished();
 }
@@ -244,7 +232,13 @@ void Scheduler::deliver(RequestState& s) {
 }
 
 void Scheduler::drop_finished() {
-  std::erase_if(running_, [](const StatePtr& s) { return s->output.finished.has_value(); });
+  const auto finished = [this](const StatePtr& s) {
+    if (!s->output.finished.has_value()) return false;
+    by_id_.erase(s->id);
+    return true;
+  };
+  std::erase_if(running_, finished);
+  std::erase_if(waiting_, finished);
 }
 
 }  // namespace bz::engine

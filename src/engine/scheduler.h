@@ -2,13 +2,16 @@
 //
 // A step takes every decoding request first (one token each), then prompt chunks up to the token budget, first come
 // first served. When blocks run out the request admitted last is preempted: its row is released and it recomputes its
-// tokens later (PAD-9b: with the same result). One thread; deterministic; knows nothing of devices.
+// tokens later (PAD-9b: with the same result). Steps may be planned before the results of earlier ones are read: a
+// decode step's input is on the device, and a surplus token after an end token is dropped. One thread; deterministic;
+// knows nothing of devices.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -33,11 +36,16 @@ struct RequestState {
   std::vector<int32_t> tokens;   // prompt, then what was generated
   kv::RowId row = kv::kNullRow;  // null: waiting
   int32_t num_computed = 0;      // tokens whose KV is in the cache, by the steps planned so far
+  int32_t num_pending = 0;       // tokens sampled by steps whose results have not been read
   uint32_t first_output = 0;     // outputs generated before the row began (after a preemption)
   Output output;                 // reused: what the next delivery says
 
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_outputs() const { return num_tokens() - static_cast<int32_t>(request.prompt.size()); }
+  // Tokens whose KV is not planned yet, those included that only the device knows.
+  int32_t num_uncomputed() const { return num_tokens() + num_pending - num_computed; }
+  // Every output it may have is sampled or on its way.
+  bool outputs_complete() const { return num_outputs() + num_pending >= request.max_tokens; }
 };
 
 class Scheduler {
@@ -66,8 +74,6 @@ class Scheduler {
   void process(const StepPlan& plan, std::span<const ops::RowResult> results);
 
   const kv::CacheManager& cache() const { return cache_; }
-  // The request that holds a table row; nullptr: nobody.
-  const RequestState* request_in(kv::RowId row) const { return row_to_request_[static_cast<size_t>(row.value())]; }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
 
@@ -95,8 +101,8 @@ class Scheduler {
   SchedulerConfig config_;
   kv::CacheManager cache_;
   std::deque<StatePtr> waiting_;
-  std::vector<StatePtr> running_;              // in order of admission
-  std::vector<RequestState*> row_to_request_;  // [table rows]; nullptr: free
+  std::vector<StatePtr> running_;                       // in order of admission
+  std::unordered_map<RequestId, RequestState*> by_id_;  // waiting or running
   Counters counters_;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/graph_key.h"
+#include "engine/request.h"
 #include "kv/cache_plan.h"
 #include "ops/op_table.h"
 #include "ops/step_state.h"
@@ -16,6 +17,7 @@
 namespace bz::engine {
 
 struct PlanRow {
+  RequestId request;  // whose result it is: for the host alone
   kv::RowId row;
   int32_t query_len = 0;    // tokens of the row in this step, consecutive in StepPlan::tokens
   bool sample = false;      // sample after its last token
