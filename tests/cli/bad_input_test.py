@@ -69,7 +69,7 @@ class BadInput(unittest.TestCase):
         self.assertIn('"null_block_clean":true', done.stdout)
 
     def test_files_that_are_no_model(self):
-        self.refused_by_all(os.path.join(self.folder.name, "missing.gguf"), "No such file")
+        self.refused_by_all(os.path.join(self.folder.name, "missing.gguf"), "no such file")
         self.refused_by_all(self.write("empty.gguf", b""))
         self.refused_by_all(self.write("magic.gguf", b"GGML" + TinyLlama().bytes()[4:]), "magic")
         self.refused_by_all(self.write("folder.gguf", b"GGUF\x03"))
@@ -101,10 +101,7 @@ class BadInput(unittest.TestCase):
         for key, values in cases.items():
             for v in values:
                 with self.subTest(f"{key}={v}"):
-                    name = key.replace("__", ".")
-                    path = self.tiny_with(**{key: v})
-                    self.refused_by_all(path)
-                    self.assertIn(name.split(".")[-1].split("_")[0], self.call("plan", path).stderr)
+                    self.refused_by_all(self.tiny_with(**{key: v}))
 
     def test_a_missing_or_misshapen_tensor(self):
         tiny = TinyLlama()
