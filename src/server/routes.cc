@@ -73,11 +73,6 @@ void answer_options(Services& services, Exchange& exchange, const Route& route) 
 
 }  // namespace
 
-void Services::reply(Exchange& exchange, std::string_view route, HttpReply answer) {
-  ++metrics.responses[{std::string(route), answer.status}];
-  exchange.reply(std::move(answer));
-}
-
 void handle_request(Services& services, const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   const std::string_view id = sane_request_id(request.header("x-request-id"));

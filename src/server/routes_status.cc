@@ -5,42 +5,46 @@
 
 namespace bz::server {
 
-void get_health(Services& services, std::shared_ptr<Exchange> exchange) {
-  engine::EngineStats stats;
+namespace {
+
+const char* health_word(const Services& services, const engine::EngineStats& stats) {
+  if (!services.backend) return "loading";
+  if (!stats.alive) return "failed";
+  if (!stats.null_block_clean) return "null block dirty";
+  return services.http->draining() ? "draining" : "ok";
+}
+
+HttpReply health_reply(const Services& services, const engine::EngineStats& stats) {
   const bool loaded = services.backend.has_value();
-  if (loaded) stats = services.backend->engine->stats();
-  const bool draining = services.http->draining();
-  const bool ready = loaded && stats.alive && !draining;
-  const char* status = "ok";
-  if (!loaded) {
-    status = "loading";
-  } else if (!stats.alive) {
-    status = "failed";
-  } else if (!stats.null_block_clean) {
-    status = "null block dirty";
-  } else if (draining) {
-    status = "draining";
-  }
-  // A dirty null block means that answers can no longer be trusted.
-  const bool healthy = ready && stats.null_block_clean;
-  std::string body = fmt::format("{{\"status\":\"{}\",\"live\":{},\"ready\":{},\"null_block_clean\":{}", status,
-                                 stats.alive, ready, loaded ? (stats.null_block_clean ? "true" : "false") : "null");
+  const bool ready = loaded && stats.alive && !services.http->draining();
+  const char* clean = !loaded ? "null" : stats.null_block_clean ? "true" : "false";
+  std::string body = fmt::format("{{\"status\":\"{}\",\"live\":{},\"ready\":{},\"null_block_clean\":{}",
+                                 health_word(services, stats), stats.alive, ready, clean);
   if (!stats.failure.empty()) body += ",\"failure\":" + json_string(stats.failure);
   body += "}";
-  services.reply(*exchange, "/health", {.status = healthy ? 200 : 503, .body = std::move(body)});
+  // A dirty null block means that answers can no longer be trusted.
+  return {.status = ready && stats.null_block_clean ? 200 : 503, .body = std::move(body)};
+}
+
+HttpReply metrics_reply(const Services& services, const engine::EngineStats& stats) {
+  const bool loaded = services.backend.has_value();
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = metrics_text(services.metrics, services.http->stats(), loaded ? &stats : nullptr,
+                               loaded ? services.backend->engine->info().model_name : std::string())};
+}
+
+}  // namespace
+
+void get_health(Services& services, std::shared_ptr<Exchange> exchange) {
+  services.with_stats([&services, exchange](const engine::EngineStats& stats) {
+    services.reply(*exchange, "/health", health_reply(services, stats));
+  });
 }
 
 void get_metrics(Services& services, std::shared_ptr<Exchange> exchange) {
-  engine::EngineStats stats;
-  std::string model;
-  if (services.backend) {
-    stats = services.backend->engine->stats();
-    model = services.backend->engine->info().model_name;
-  }
-  services.reply(
-      *exchange, "/metrics",
-      {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-       .body = metrics_text(services.metrics, services.http->stats(), services.backend ? &stats : nullptr, model)});
+  services.with_stats([&services, exchange](const engine::EngineStats& stats) {
+    services.reply(*exchange, "/metrics", metrics_reply(services, stats));
+  });
 }
 
 void get_page(Services& services, std::shared_ptr<Exchange> exchange) {

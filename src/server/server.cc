@@ -14,10 +14,8 @@ constexpr std::chrono::milliseconds kEngineCheckPeriod{500};
 // After a fail-stop every request already has its error: what is left is to send it.
 constexpr std::chrono::milliseconds kFailedDrain{2'000};
 
-void check_engine(Services& s) {
-  if (!s.backend || !s.engine_failure.empty() || !s.options.exit_on_engine_failure) return;
-  const engine::EngineStats stats = s.backend->engine->stats();
-  if (stats.alive) return;
+void check_engine(Services& s, const engine::EngineStats& stats) {
+  if (stats.alive || !s.engine_failure.empty() || !s.options.exit_on_engine_failure) return;
   s.engine_failure = stats.failure.empty() ? "the engine stopped" : stats.failure;
   log::error("engine: {}", s.engine_failure);
   s.http->begin_drain(kFailedDrain);
@@ -30,7 +28,8 @@ struct Server::Impl {
 
   ~Impl() {
     services.inbox->close();  // the engine may outlive this
-    services.worker.reset();  // before what its tasks use
+    services.worker.reset();  // before what their tasks use
+    services.observer.reset();
   }
 };
 
@@ -45,10 +44,12 @@ Result<std::unique_ptr<Server>> Server::listen(const ServerOptions& options) {
   if (options.seed) s.next_seed = *options.seed;
   s.inbox = std::make_shared<OutputInbox>([&s](std::function<void()> task) { s.http->post(std::move(task)); });
   s.worker = std::make_unique<Worker>(kMaxWorkerTasks);
+  s.observer = std::make_unique<Worker>(kMaxWorkerTasks);
   auto handler = [&s](const std::shared_ptr<Exchange>& exchange) { handle_request(s, exchange); };
   auto error = [](int status, std::string_view message) { return error_body(status, message); };
   BZ_ASSIGN(s.http, HttpServer::listen(options.http, handler, error));
-  s.http->every(kEngineCheckPeriod, [&s] { check_engine(s); });
+  s.http->every(kEngineCheckPeriod,
+                [&s] { s.with_stats([&s](const engine::EngineStats& stats) { check_engine(s, stats); }); });
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 

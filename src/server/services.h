@@ -21,7 +21,8 @@ struct Services {
   std::optional<Backend> backend;  // set once, on the IO thread
   std::shared_ptr<OutputInbox> inbox;
   Metrics metrics;
-  std::unique_ptr<Worker> worker;
+  std::unique_ptr<Worker> worker;    // texts
+  std::unique_ptr<Worker> observer;  // asks the engine for its stats, which may wait for a step
   std::mt19937_64 random{std::random_device{}()};
   uint64_t next_seed = 0;  // used if options.seed is set
   int64_t started = 0;     // seconds since 1970
@@ -31,10 +32,13 @@ struct Services {
   // A response's id: unguessable is not needed, unique is.
   std::string new_id(std::string_view prefix) { return fmt::format("{}{:016x}{:08x}", prefix, random(), ++ids_); }
   uint64_t new_seed() { return options.seed ? next_seed++ : random(); }
+  // Calls `done` with the engine's stats on the IO thread, later; with empty ones if nothing is attached.
+  void with_stats(std::function<void(const engine::EngineStats&)> done);
   // Answers, and counts the answer.
   void reply(Exchange& exchange, std::string_view route, HttpReply answer);
 
  private:
+  engine::EngineStats last_stats_;
   uint32_t ids_ = 0;
 };
 

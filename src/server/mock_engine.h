@@ -1,0 +1,165 @@
+// MockEngine: an EngineClient for tests and benchmarks of the server. Its own thread gives each running request one
+// token a step, the prompt's tokens over and over, so that every answer can be foretold.
+//
+// Prompts that begin with these words are special: "REFUSE" (refused, naming prompt), "FULL" (no room), "FAIL" (an
+// error after three tokens), "SLOW" (never a token).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/engine.h"
+#include "formats/byte_alphabet.h"
+#include "formats/gguf_writer.h"
+#include "formats/tokenizer.h"
+
+namespace bz::server {
+
+// Token id = byte for printable ASCII and all else; <|end|> ends a text and is kEndToken.
+inline constexpr int32_t kEndToken = 256;
+inline std::unique_ptr<formats::Tokenizer> byte_tokenizer() {
+  std::vector<std::string> tokens{formats::byte_alphabet().begin(), formats::byte_alphabet().end()};
+  std::vector<int32_t> types(256, 1);
+  tokens.push_back("<|end|>");
+  types.push_back(static_cast<int32_t>(formats::TokenType::kControl));
+  formats::GgufWriter w;
+  w.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "gpt-2");
+  w.add("tokenizer.ggml.tokens", tokens).add("tokenizer.ggml.token_type", types);
+  w.add("tokenizer.ggml.merges", std::vector<std::string>{});
+  w.add("tokenizer.ggml.eos_token_id", uint32_t{kEndToken});
+  const auto bytes = w.bytes();
+  auto file = formats::GgufFile::parse(bytes, "bytes.gguf");
+  BZ_CHECK_MSG(file.ok(), "{}", file.status().message());
+  auto tokenizer = formats::load_tokenizer(*file);
+  BZ_CHECK_MSG(tokenizer.ok(), "{}", tokenizer.status().message());
+  return std::move(tokenizer).value();
+}
+
+class MockEngine : public engine::EngineClient {
+ public:
+  explicit MockEngine(std::chrono::microseconds step_time = std::chrono::microseconds(200))
+      : step_time_(step_time), info_{"mock", 4096, kEndToken + 1, 1024}, thread_([this] { run(); }) {}
+  ~MockEngine() override {
+    stopping_ = true;
+    thread_.join();
+  }
+
+  const engine::EngineInfo& info() const override { return info_; }
+
+  Result<engine::RequestId> submit(engine::Request request, std::shared_ptr<engine::Sink> sink) override {
+    const std::string text(request.prompt.begin(), request.prompt.end());
+    if (text.starts_with("REFUSE")) return invalid_field("prompt", "prompt is refused by the engine");
+    if (text.starts_with("FULL")) return resource_exhausted("the queue is full");
+    const std::lock_guard lock(mutex_);
+    if (!stats_.alive) return Status(StatusCode::kUnavailable, "the engine has stopped: " + stats_.failure);
+    const engine::RequestId id(next_id_++);
+    stats_.prompt_tokens += static_cast<int64_t>(request.prompt.size());
+    last_request = request;
+    running_.emplace(id.value(), Running{std::move(request), std::move(sink), text.starts_with("FAIL"),
+                                         text.starts_with("SLOW"), 0});
+    return id;
+  }
+  void cancel(engine::RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    ++num_cancel_calls;
+    const auto found = running_.find(id.value());
+    if (found == running_.end()) return;
+    found->second.sink->on_output({id, {}, engine::FinishReason::kCancelled, {}});
+    running_.erase(found);
+    ++num_cancelled;
+  }
+  engine::EngineStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    engine::EngineStats s = stats_;
+    s.requests_running = static_cast<int64_t>(running_.size());
+    s.blocks_total = 100;
+    s.blocks_free = 100 - s.requests_running;
+    s.steps_by_graph_key = {{"decode/8", s.steps}};
+    return s;
+  }
+
+  // Fail-stop: every request ends with an error.
+  void fail(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    stats_.alive = false;
+    stats_.failure = why;
+    for (auto& [id, r] : running_) {
+      r.sink->on_output({engine::RequestId(id), {}, engine::FinishReason::kError, why});
+    }
+    running_.clear();
+  }
+  void dirty_null_block() {
+    const std::lock_guard lock(mutex_);
+    stats_.null_block_clean = false;
+  }
+  int64_t num_running() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int64_t>(running_.size());
+  }
+
+  std::atomic<int> num_cancelled{0}, num_cancel_calls{0};
+  engine::Request last_request;  // of the last submit; read it when nothing is being submitted
+
+ private:
+  struct Running {
+    engine::Request request;
+    std::shared_ptr<engine::Sink> sink;
+    bool fail, slow;
+    int32_t produced;
+  };
+
+  void run() {
+    while (!stopping_) {
+      {
+        const std::lock_guard lock(mutex_);
+        step();
+      }
+      std::this_thread::sleep_for(step_time_);
+    }
+  }
+  void step() {
+    ++stats_.steps;
+    for (auto it = running_.begin(); it != running_.end();) {
+      Running& r = it->second;
+      engine::Output output;
+      output.id = engine::RequestId(it->first);
+      if (!r.slow) produce(r, output);
+      if (!r.slow) r.sink->on_output(output);
+      it = output.finished ? running_.erase(it) : std::next(it);
+    }
+  }
+  void produce(Running& r, engine::Output& output) {
+    if (r.fail && r.produced == 3) {
+      output.finished = engine::FinishReason::kError;
+      output.error = "made to fail";
+      return;
+    }
+    const int32_t token = r.request.prompt[static_cast<size_t>(r.produced) % r.request.prompt.size()];
+    if (token == kEndToken && !r.request.ignore_eos) {
+      output.finished = engine::FinishReason::kStop;
+      return;
+    }
+    output.tokens.push_back(token);
+    ++stats_.generation_tokens;
+    if (++r.produced == r.request.max_tokens) output.finished = engine::FinishReason::kLength;
+  }
+
+  const std::chrono::microseconds step_time_;
+  const engine::EngineInfo info_;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Running> running_;
+  engine::EngineStats stats_;
+  uint64_t next_id_ = 1;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace bz::server
