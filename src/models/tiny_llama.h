@@ -6,11 +6,15 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
+#include "base/half.h"
 #include "formats/gguf_writer.h"
 
 namespace bz::models {
@@ -27,7 +31,9 @@ struct TinyLlama {
   float rms_norm_eps = 1e-5f;
   float rope_theta = 10000.0f;
   bool tie_embeddings = true;
-  bool with_tokenizer = true;  // one token per byte, no merges; needs vocab_size >= 257 to end with <|end|>
+  DType matrix_type = DType::kF32;     // of the layers: f32, q4_1 or q8_0
+  DType embedding_type = DType::kF32;  // of token_embd and output: f32, q4_1 or q8_0
+  bool with_tokenizer = true;          // one token per byte, no merges; needs vocab_size >= 257 to end with <|end|>
   uint64_t seed = 1;
 
   formats::GgufWriter writer() const {
@@ -75,21 +81,21 @@ struct TinyLlama {
     const int64_t q_size = int64_t{num_heads} * head_dim;
     const int64_t kv_size = int64_t{num_kv_heads} * head_dim;
     const int64_t inner = intermediate_size;
-    add_matrix(w, random, "token_embd.weight", hidden, vocab_size);
+    add_matrix(w, random, "token_embd.weight", hidden, vocab_size, embedding_type);
     for (uint32_t layer = 0; layer < num_layers; ++layer) {
       const std::string prefix = "blk." + std::to_string(layer) + ".";
       add_norm(w, random, prefix + "attn_norm.weight");
-      add_matrix(w, random, prefix + "attn_q.weight", hidden, q_size);
-      add_matrix(w, random, prefix + "attn_k.weight", hidden, kv_size);
-      add_matrix(w, random, prefix + "attn_v.weight", hidden, kv_size);
-      add_matrix(w, random, prefix + "attn_output.weight", q_size, hidden);
+      add_matrix(w, random, prefix + "attn_q.weight", hidden, q_size, matrix_type);
+      add_matrix(w, random, prefix + "attn_k.weight", hidden, kv_size, matrix_type);
+      add_matrix(w, random, prefix + "attn_v.weight", hidden, kv_size, matrix_type);
+      add_matrix(w, random, prefix + "attn_output.weight", q_size, hidden, matrix_type);
       add_norm(w, random, prefix + "ffn_norm.weight");
-      add_matrix(w, random, prefix + "ffn_gate.weight", hidden, inner);
-      add_matrix(w, random, prefix + "ffn_up.weight", hidden, inner);
-      add_matrix(w, random, prefix + "ffn_down.weight", inner, hidden);
+      add_matrix(w, random, prefix + "ffn_gate.weight", hidden, inner, matrix_type);
+      add_matrix(w, random, prefix + "ffn_up.weight", hidden, inner, matrix_type);
+      add_matrix(w, random, prefix + "ffn_down.weight", inner, hidden, matrix_type);
     }
     add_norm(w, random, "output_norm.weight");
-    if (!tie_embeddings) add_matrix(w, random, "output.weight", hidden, vocab_size);
+    if (!tie_embeddings) add_matrix(w, random, "output.weight", hidden, vocab_size, embedding_type);
   }
 
  private:
@@ -99,11 +105,29 @@ struct TinyLlama {
   }
   // Scaled so that activations neither vanish nor blow up.
   static void add_matrix(formats::GgufWriter& w, std::mt19937_64& random, const std::string& name, int64_t cols,
-                         int64_t rows) {
-    std::normal_distribution<float> normal(0.0f, 1.0f / std::sqrt(static_cast<float>(cols)));
+                         int64_t rows, DType type) {
+    const float sigma = 1.0f / std::sqrt(static_cast<float>(cols));
+    if (type != DType::kF32) {
+      w.add_tensor(name, {cols, rows}, type, random_blocks(random, type, cols * rows, sigma));
+      return;
+    }
+    std::normal_distribution<float> normal(0.0f, sigma);
     std::vector<float> values(static_cast<size_t>(cols * rows));
     for (float& value : values) value = normal(random);
     w.add_tensor(name, {cols, rows}, values);
+  }
+  // Uniform values with mean 0 and about the given deviation, as quantised blocks: random quants, scales that differ.
+  static std::vector<std::byte> random_blocks(std::mt19937_64& random, DType type, int64_t count, float sigma) {
+    const DTypeInfo info = dtype_info(type);
+    std::uniform_real_distribution<float> around_one(0.7f, 1.3f);
+    std::vector<std::byte> bytes(static_cast<size_t>(row_bytes(type, count)));
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 0xff);
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(info.block_bytes)) {
+      const float step = around_one(random) * sigma / (type == DType::kQ4_1 ? 4.6f : 73.9f);  // of uniform quants
+      const uint16_t scale_and_min[2] = {f32_to_f16(step), f32_to_f16(-7.5f * step)};
+      std::memcpy(&bytes[at], scale_and_min, type == DType::kQ4_1 ? 4 : 2);
+    }
+    return bytes;
   }
   void add_norm(formats::GgufWriter& w, std::mt19937_64& random, const std::string& name) const {
     std::uniform_real_distribution<float> around_one(0.5f, 1.5f);

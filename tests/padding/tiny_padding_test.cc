@@ -1,0 +1,134 @@
+// PAD-9a and PAD-9b on a small random model: whatever stands around a request, its answer is the same to the bit.
+//
+// Every test runs the same 64 requests in some other way than one by one, and compares every sampled token and every
+// bit of the logits behind it. Nothing may even read block 0 (null guard hard).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/models.h"
+#include "support/session.h"
+
+namespace bz::test {
+namespace {
+
+constexpr size_t kNumRequests = 64;
+
+class TinyPadding : public testing::TestWithParam<std::string> {
+ protected:
+  TinyPadding() : file_(quantized_tiny()) {}
+
+  engine::LoadOptions options() const {
+    engine::LoadOptions o = test_options(file_.path());
+    o.max_num_seqs = static_cast<int32_t>(kNumRequests);
+    o.max_num_batched_tokens = 512;
+    return o;
+  }
+  std::unique_ptr<engine::LoadedModel> load_tiny(const engine::LoadOptions& o) const { return load(o, GetParam()); }
+
+  // One request at a time, one thread, no graphs, no padding of rows: what all the others are compared to.
+  Trace alone() const {
+    engine::LoadOptions o = options();
+    o.graphs = engine::GraphMode::kNone;
+    return run_requests(*load_tiny(o), requests_, {.at_once = 1});
+  }
+  Trace run(const engine::LoadOptions& o, const RunStyle& style = {}) const {
+    const auto model = load_tiny(o);
+    Trace trace = run_requests(*model, requests_, style);
+    EXPECT_TRUE(model->core().alive());
+    EXPECT_TRUE(model->core().stats().null_block_clean);
+    return trace;
+  }
+  void expect_same(const Trace& trace) const { EXPECT_EQ(first_difference(alone(), trace), ""); }
+
+  TemporaryModel file_;
+  std::vector<engine::Request> requests_ = mixed_requests(kNumRequests, 90, 20, 320, 7);
+};
+
+TEST_P(TinyPadding, AloneOrAllAtOnce) {
+  const Trace trace = run(options());
+  size_t outputs = 0;
+  for (const auto& request : trace) outputs += request.size();
+  EXPECT_GT(outputs, kNumRequests * 5);  // it did compute something
+  expect_same(trace);
+}
+
+TEST_P(TinyPadding, GraphsOrNone) {
+  engine::LoadOptions o = options();
+  o.graphs = engine::GraphMode::kNone;
+  expect_same(run(o));
+}
+
+TEST_P(TinyPadding, EveryPaddedSize) {
+  const Trace expected = alone();
+  const auto model = load_tiny(options());
+  for (int32_t rows = 1; rows <= static_cast<int32_t>(kNumRequests); rows *= 2) {
+    const Trace trace = run_requests(*model, requests_, {.at_once = 3, .min_rows = rows});
+    EXPECT_EQ(first_difference(expected, trace), "") << "padded to " << rows << " rows";
+  }
+  EXPECT_GT(model->core().stats().padded_rows, 0);
+}
+
+TEST_P(TinyPadding, DummyStepsBetweenAnyTwo) {
+  engine::LoadOptions o = options();
+  o.max_num_seqs = 16;
+  const auto model = load_tiny(o);
+  model->core().warm_up();
+  expect_same(run_requests(*model, requests_, {.dummy_between = true}));
+  EXPECT_GT(model->core().stats().dummy_steps, 100);
+}
+
+TEST_P(TinyPadding, EveryChunkSize) {
+  const Trace expected = alone();
+  for (const int32_t chunk : {16, 64, 512}) {
+    engine::LoadOptions o = options();
+    o.max_num_batched_tokens = chunk;
+    o.max_num_seqs = std::min(chunk, 24);
+    EXPECT_EQ(first_difference(expected, run(o)), "") << "in chunks of " << chunk;
+  }
+}
+
+TEST_P(TinyPadding, OneThreadOrTwo) {
+  engine::LoadOptions o = options();
+  o.device.num_threads = 2;
+  expect_same(run(o));
+}
+
+TEST_P(TinyPadding, AfterPreemption) {
+  engine::LoadOptions o = options();
+  o.block_size = 16;
+  o.kv_cache_bytes = 30 * 4096;
+  const auto model = load_tiny(o);
+  expect_same(run_requests(*model, requests_, {}));
+  EXPECT_GT(model->core().stats().requests_preempted, 10);
+}
+
+TEST_P(TinyPadding, UnownedBytesAreNan) {
+  engine::LoadOptions o = options();
+  o.kv_sanitize = true;
+  const auto model = load_tiny(o);
+  expect_same(run_requests(*model, requests_, {.at_once = 5, .dummy_between = true}));
+  EXPECT_THAT(model->core().sanitizer()->violations(), testing::IsEmpty());
+}
+
+// Others come and leave at any time; those that stay never notice.
+TEST_P(TinyPadding, OthersAreCancelled) {
+  const auto model = load_tiny(options());
+  Session session(*model);
+  const std::vector<engine::Request> others = mixed_requests(200, 90, 20, 320, 8);
+  for (const engine::Request& r : requests_) session.submit(r);
+  for (size_t i = 0; i < others.size(); ++i) {
+    const size_t index = session.submit(others[i]);
+    session.step();
+    if (i % 2 == 0) session.step();
+    session.cancel(index);
+  }
+  session.finish_all_work();
+  Trace trace = session.trace();
+  trace.resize(kNumRequests);
+  expect_same(trace);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, TinyPadding, testing::ValuesIn(available_isas()), isa_test_name);
+
+}  // namespace
+}  // namespace bz::test
