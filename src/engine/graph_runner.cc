@@ -76,8 +76,10 @@ void GraphRunner::enqueue_forward(const GraphKey& key) {
 
 void GraphRunner::enqueue_sample(const GraphKey& key, ops::SamplerClass sampler) {
   stream_->set_layer(-1);
+  // [R, V]: a scoring step, whose logits are of tokens, samples nothing (run() checks) and reads none of them.
+  const ops::TensorRef row_logits = ops::tensor_f32(logits_.device(), key.rows, model_.vocab_size());
   const ops::SampleParams params =
-      memory_.sample_params(key, logits(key), sample_scratch_.device(), sample_scratch_.bytes());
+      memory_.sample_params(key, row_logits, sample_scratch_.device(), sample_scratch_.bytes());
   if (sampler == ops::SamplerClass::kGreedy) {
     ops_.sample_greedy(*stream_, params);
   } else {
@@ -102,6 +104,7 @@ void GraphRunner::capture_sampler(const SamplerKey& key) {
 }
 
 void GraphRunner::run(const StepPlan& plan) {
+  for (const PlanRow& row : plan.rows) BZ_CHECK(!(plan.logits_all_tokens && row.sample));
   const GraphKey key = choose_graph_key(graph_limits(), plan.shape());
   if (key.mode != GraphMode::kNone) {
     capture(key);
