@@ -35,9 +35,11 @@ GoldenLogits golden_logits() {
 
 std::vector<GoldenGreedy> golden_greedy() {
   std::vector<GoldenGreedy> cases;
-  for (const auto& c : read_json("greedy.json").at("cases")) {
+  const nlohmann::json j = read_json("greedy.json");
+  for (const auto& c : j.at("cases")) {
     cases.push_back({c.at("name"), c.at("prompt_ids"), c.at("greedy_ids"), c.at("gaps")});
   }
+  BZ_CHECK_EQ(cases.size(), 24u);
   return cases;
 }
 
