@@ -18,7 +18,9 @@ enum class Mutation : uint32_t {
   kDummySkipsStaging,     // F09, F10: a dummy step replays without restaging
   kZeroFilledSlots,       // F25: slot buffers start at 0, a valid slot, and padding keeps what it finds
   kRingWithoutKeepRule,   // F20: of a chunk longer than a ring every token maps
-  kNoSequenceCheck,       // a check switched off (PAD-10), to show what the mutations above do without it
+  // Checks switched off, to show what the mutations above do without them.
+  kNoSequenceCheck,  // PAD-10: prepare takes whatever slot it finds
+  kNoReserveCheck,   // a row may grow past what its plan reserved
 };
 
 #if defined(BZ_MUTATIONS)

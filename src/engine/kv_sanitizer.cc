@@ -38,6 +38,12 @@ void KvSanitizer::check_rows(const StepPlan& plan, const ops::StepView& view) {
   const auto row_index = fetch(view.row_index, view.padded_rows);
   const auto seq_len = fetch(view.seq_len, view.padded_rows);
   const auto query_start = fetch(view.query_start, view.padded_rows + 1);
+  const int32_t valid_rows = fetch(view.num_valid_rows, 1)[0].value();
+  const int32_t valid_tokens = fetch(view.num_valid_tokens, 1)[0].value();
+  if (valid_rows != static_cast<int32_t>(plan.rows.size()))
+    report(fmt::format("step {}: {} rows count as valid, should be {}", step, valid_rows, plan.rows.size()));
+  if (valid_tokens != static_cast<int32_t>(plan.tokens.size()))
+    report(fmt::format("step {}: {} tokens count as valid, should be {}", step, valid_tokens, plan.tokens.size()));
   int32_t start = 0;
   for (int32_t b = 0; b < view.padded_rows; ++b) {
     const bool live = b < static_cast<int32_t>(plan.rows.size());

@@ -62,7 +62,7 @@ int live_table_row(const PrepareParams& p, const StagedRow& staged, StepError* e
   if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
     return kNullRow.value();
   }
-  if (p.row_state[row].num_computed + staged.query_len > staged.max_seq_len) {
+  if (p.row_state[row].num_computed + staged.query_len > staged.max_seq_len && !mutated(Mutation::kNoReserveCheck)) {
     *error = StepError::kPastReserved;
     return kNullRow.value();
   }
