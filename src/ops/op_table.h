@@ -28,6 +28,8 @@ struct OpTable {
 
   // Scratch of a matmul with `tokens` input rows of `k` columns.
   size_t (*matmul_scratch_bytes)(int32_t tokens, int32_t k);
+  // Scratch of attention over at most `max_position` positions. May be given less, or none: then long rows are slower.
+  size_t (*attention_scratch_bytes)(int32_t num_heads, int32_t head_dim, int32_t max_position);
   size_t (*sample_scratch_bytes)(int32_t rows, int32_t vocab);
   // May the weight type be used by matmul and embed? Otherwise the model is refused at load.
   bool (*supports_weight)(DType dtype);

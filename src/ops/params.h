@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/check.h"
 #include "base/dtype.h"
 #include "ops/step_state.h"
 
@@ -26,7 +25,7 @@ struct TensorRef {
   int64_t row_stride = 0;  // elements
 
   template <class T>
-  T* row(int64_t r) const {
+  BZ_HD T* row(int64_t r) const {
     return static_cast<T*>(data) + r * row_stride;
   }
 };
@@ -156,6 +155,10 @@ struct AttentionParams {
   int32_t group;  // index into view.groups
   KvLayer layer;
   StepView view;
+  // Partial results, so that several workers share one long row: attention_scratch_bytes(). May be null; no bit of the
+  // result depends on it.
+  void* scratch;
+  size_t scratch_bytes;
 };
 
 // out = silu(gate) * up. gate, up, out f32 [T, I]; out may be gate.

@@ -30,16 +30,34 @@ constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul"
     .gather_rows = launch<kGatherRows, GatherRowsParams, ns::gather_rows>,                                          \
     .sample_greedy = launch<kSampleGreedy, SampleParams, ns::sample_greedy>,                                        \
     .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                        \
-    .matmul_scratch_bytes = ns::matmul_scratch_bytes, .sample_scratch_bytes = ns::sample_scratch_bytes,             \
-    .supports_weight = supports_weight,                                                                             \
+    .matmul_scratch_bytes = ns::matmul_scratch_bytes, .attention_scratch_bytes = ns::attention_scratch_bytes,       \
+    .sample_scratch_bytes = ns::sample_scratch_bytes, .supports_weight = supports_weight,                           \
   }
 
 const OpTable kReference = BZ_TABLE_("reference", reference);
+
+#if defined(BZ_OPS_X86)
+const OpTable kAvx2 = BZ_TABLE_("avx2", avx2);
+const OpTable kAvx512 = BZ_TABLE_("avx512-vnni", avx512);
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+#endif
 
 }  // namespace
 
 const OpTable* table_by_name(std::string_view isa) {
   if (isa == kReference.isa) return &kReference;
+#if defined(BZ_OPS_X86)
+  if (isa == kAvx2.isa && has_avx2()) return &kAvx2;
+  if (isa == kAvx512.isa && has_avx512()) return &kAvx512;
+#endif
   return nullptr;
 }
 

@@ -19,18 +19,19 @@ namespace bz::ops::cpu {
 
 using device::cpu::Worker;
 
-#define BZ_DECLARE_KERNELS_                               \
-  void embed(const EmbedParams&, Worker&);                \
-  void rms_norm(const RmsNormParams&, Worker&);           \
-  void matmul(const MatmulParams&, Worker&);              \
-  void rope_table(const RopeTableParams&, Worker&);       \
-  void rope_store(const RopeStoreParams&, Worker&);       \
-  void attention(const AttentionParams&, Worker&);        \
-  void silu_mul(const SiluMulParams&, Worker&);           \
-  void gather_rows(const GatherRowsParams&, Worker&);     \
-  void sample_greedy(const SampleParams&, Worker&);       \
-  void sample_random(const SampleParams&, Worker&);       \
-  size_t matmul_scratch_bytes(int32_t tokens, int32_t k); \
+#define BZ_DECLARE_KERNELS_                                                                  \
+  void embed(const EmbedParams&, Worker&);                                                   \
+  void rms_norm(const RmsNormParams&, Worker&);                                              \
+  void matmul(const MatmulParams&, Worker&);                                                 \
+  void rope_table(const RopeTableParams&, Worker&);                                          \
+  void rope_store(const RopeStoreParams&, Worker&);                                          \
+  void attention(const AttentionParams&, Worker&);                                           \
+  void silu_mul(const SiluMulParams&, Worker&);                                              \
+  void gather_rows(const GatherRowsParams&, Worker&);                                        \
+  void sample_greedy(const SampleParams&, Worker&);                                          \
+  void sample_random(const SampleParams&, Worker&);                                          \
+  size_t matmul_scratch_bytes(int32_t tokens, int32_t k);                                    \
+  size_t attention_scratch_bytes(int32_t num_heads, int32_t head_dim, int32_t max_position); \
   size_t sample_scratch_bytes(int32_t rows, int32_t vocab);
 
 namespace reference {

@@ -1,0 +1,182 @@
+// The fast attention: who does what. Work is cut into (tile of tokens, KV head); when that is too little for the
+// workers and rows are long, into (token, KV head, split), merged in a second phase. The cut changes no bit
+// (attention_order.h). Include between BZ_ISA_*_BEGIN and BZ_ISA_END, after attention_tile.h.
+#pragma once
+
+namespace bz::ops::cpu {
+
+template <class V>
+class Attention {
+ public:
+  static void run(const AttentionParams& p, Worker& worker) {
+    Attention a(p);
+    const int32_t splits = a.splits_worth_sharing(worker.count());
+    if (splits > 1) {
+      a.run_shared(worker, splits);
+    } else {
+      a.run_tiles(worker);
+    }
+  }
+
+  static size_t scratch_bytes(int32_t num_heads, int32_t head_dim, int32_t max_position) {
+    const int64_t token =
+        int64_t{num_heads} * partial_floats(round_up(head_dim, 16)) * 4 * ceil_div(max_position, kSplit);
+    return static_cast<size_t>(std::max(token, std::min(8 * token, kWantedScratch)));
+  }
+
+ private:
+  static constexpr int64_t kWantedScratch = 4 << 20;
+
+  explicit Attention(const AttentionParams& p)
+      : p_(p), kv_heads_(p.layer.num_kv_heads), group_(p.num_heads / p.layer.num_kv_heads), hd_(p.layer.head_dim) {}
+
+  // ---- whole rows ----
+
+  void run_tiles(Worker& worker) const {
+    const int most = std::min(kMaxQueries, kMaxQueryFloats / static_cast<int>(round_up(hd_, 16))) / group_;
+    const int64_t fair = int64_t{p_.q.rows} * kv_heads_ / (4 * worker.count());
+    const int64_t tokens = std::clamp<int64_t>(fair, 1, most);
+    const int64_t tiles = ceil_div<int64_t>(p_.q.rows, tokens);
+    worker.parallel_for(tiles * kv_heads_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t tile = tiles - 1 - i / kv_heads_;  // the long ones of a causal prefill first
+        tokens_of_tile(tile * tokens, std::min<int64_t>((tile + 1) * tokens, p_.q.rows),
+                       static_cast<int32_t>(i % kv_heads_));
+      }
+    });
+  }
+
+  // Tokens [t, end) may belong to several rows, or to none.
+  void tokens_of_tile(int64_t t, int64_t end, int32_t kv_head) const {
+    while (t < end) {
+      const int32_t row = p_.view.token_row[t];
+      const int64_t begin = t++;
+      if (!row_is_live(p_.view, row)) {
+        zero_token(begin, kv_head);
+        continue;
+      }
+      while (t < end && p_.view.token_row[t] == row) ++t;
+      tokens_of_row(row, begin, t, kv_head);
+    }
+  }
+
+  void tokens_of_row(int32_t row, int64_t begin, int64_t end, int32_t kv_head) const {
+    AttentionTile<V> tile(source(row, kv_head), hd_);
+    int32_t first = INT32_MAX, last = 0;
+    for (int64_t t = begin; t < end; ++t) {
+      const VisibleRange range = add_token(tile, row, t, kv_head);
+      first = std::min(first, range.begin);
+      last = std::max(last, range.end);
+    }
+    Running state[kMaxQueries], next[kMaxQueries];
+    alignas(64) float a[kMaxQueryFloats], next_a[kMaxQueryFloats];
+    for (int i = 0; i < tile.num_queries(); ++i) state[i] = {-__builtin_inff(), 0.0f};
+    for (int32_t s = first / kSplit * kSplit; s < last; s += kSplit) {
+      tile.run_split(s, next, next_a);
+      for (int i = 0; i < tile.num_queries(); ++i) {
+        merge_split<V>(state[i], a + i * tile.padded(), next[i], next_a + i * tile.padded(), tile.padded());
+      }
+    }
+    for (int i = 0; i < tile.num_queries(); ++i) {
+      finish_query<V>(state[i], a + i * tile.padded(), hd_, out_head(begin + i / group_, kv_head, i % group_));
+    }
+  }
+
+  // ---- one row among several workers ----
+
+  // The most splits any token has, if the work is too coarse otherwise and the scratch suffices; else 0.
+  int32_t splits_worth_sharing(int workers) const {
+    const int64_t tokens = p_.view.num_valid_tokens->value();
+    if (p_.scratch == nullptr || workers == 1 || tokens == 0 || tokens * kv_heads_ > 4 * workers) return 0;
+    int32_t splits = 0;
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int32_t row = p_.view.token_row[t];
+      if (!row_is_live(p_.view, row)) continue;
+      const VisibleRange r = visible_range(p_.view, p_.group, row, t);
+      if (r.begin < r.end) splits = std::max(splits, ceil_div(r.end, kSplit) - r.begin / kSplit);
+    }
+    const int64_t bytes = tokens * p_.num_heads * splits * partial_floats(round_up(hd_, 16)) * 4;
+    return bytes <= static_cast<int64_t>(p_.scratch_bytes) ? splits : 0;
+  }
+
+  void run_shared(Worker& worker, int32_t splits) const {
+    const int64_t heads = int64_t{p_.q.rows} * kv_heads_;
+    const int64_t live = int64_t{p_.view.num_valid_tokens->value()} * kv_heads_;
+    worker.parallel_for(live * splits, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        share(i / splits / kv_heads_, static_cast<int32_t>(i / splits % kv_heads_), static_cast<int32_t>(i % splits),
+              splits);
+      }
+    });
+    worker.barrier();
+    worker.parallel_for(heads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) merge_shares(i / kv_heads_, static_cast<int32_t>(i % kv_heads_), splits);
+    });
+  }
+
+  float* partial(int64_t t, int32_t kv_head, int g, int32_t split, int32_t splits) const {
+    const int64_t index = (t * p_.num_heads + kv_head * group_ + g) * splits + split;
+    return static_cast<float*>(p_.scratch) + index * partial_floats(round_up(hd_, 16));
+  }
+
+  void share(int64_t t, int32_t kv_head, int32_t split, int32_t splits) const {
+    const int32_t row = p_.view.token_row[t];
+    if (!row_is_live(p_.view, row)) return;
+    AttentionTile<V> tile(source(row, kv_head), hd_);
+    const VisibleRange range = add_token(tile, row, t, kv_head);
+    const int32_t s0 = (range.begin / kSplit + split) * kSplit;
+    if (s0 >= range.end) return;
+    Running state[kMaxHeadsPerKv];
+    alignas(64) float a[kMaxQueryFloats];
+    tile.run_split(s0, state, a);
+    for (int g = 0; g < group_; ++g) {
+      float* out = partial(t, kv_head, g, split, splits);
+      out[0] = state[g].m;
+      out[1] = state[g].l;
+      __builtin_memcpy(out + kPartialHeader, a + g * tile.padded(), sizeof(float) * static_cast<size_t>(tile.padded()));
+    }
+  }
+
+  void merge_shares(int64_t t, int32_t kv_head, int32_t splits) const {
+    const int32_t row = p_.view.token_row[t];
+    if (!row_is_live(p_.view, row)) return zero_token(t, kv_head);
+    const VisibleRange range = visible_range(p_.view, p_.group, row, t);
+    const int32_t own = range.begin < range.end ? ceil_div(range.end, kSplit) - range.begin / kSplit : 0;
+    alignas(64) float a[kMaxHeadDim];
+    for (int g = 0; g < group_; ++g) {
+      Running state{-__builtin_inff(), 0.0f};
+      for (int32_t s = 0; s < own; ++s) {
+        const float* next = partial(t, kv_head, g, s, splits);
+        merge_split<V>(state, a, {next[0], next[1]}, next + kPartialHeader, static_cast<int>(round_up(hd_, 16)));
+      }
+      finish_query<V>(state, a, hd_, out_head(t, kv_head, g));
+    }
+  }
+
+  // ---- parts of both ----
+
+  KeySource source(int32_t row, int32_t kv_head) const {
+    return {&p_.view.groups[p_.group].view, &p_.layer, kv::RowId(p_.view.row_index[row]),
+            int64_t{kv_head} * hd_ * kv_element_bytes(p_.layer.dtype)};
+  }
+  VisibleRange add_token(AttentionTile<V>& tile, int32_t row, int64_t t, int32_t kv_head) const {
+    const VisibleRange range = visible_range(p_.view, p_.group, row, t);
+    for (int g = 0; g < group_; ++g) {
+      tile.add_query(p_.q.row<float>(t) + int64_t{kv_head * group_ + g} * hd_, p_.scale * kLog2e, range);
+    }
+    return range;
+  }
+  float* out_head(int64_t t, int32_t kv_head, int g) const {
+    return p_.out.row<float>(t) + int64_t{kv_head * group_ + g} * hd_;
+  }
+  void zero_token(int64_t t, int32_t kv_head) const {  // PAD-5
+    __builtin_memset(out_head(t, kv_head, 0), 0, sizeof(float) * static_cast<size_t>(group_ * hd_));
+  }
+
+  const AttentionParams& p_;
+  const int32_t kv_heads_;
+  const int32_t group_;
+  const int32_t hd_;
+};
+
+}  // namespace bz::ops::cpu

@@ -1,0 +1,236 @@
+// A tile of queries of one row and one KV head, over one split of positions (attention_order.h).
+// Include between BZ_ISA_*_BEGIN and BZ_ISA_END, after vec.h.
+#pragma once
+
+namespace bz::ops::cpu {
+
+// Where the keys of one (row, KV head) are. Only kv/slot.h says where a block is (PAD-2).
+struct KeySource {
+  const kv::GroupView* view;
+  const KvLayer* layer;
+  kv::RowId row;
+  int64_t head_offset;  // bytes inside an entry
+
+  // The first byte of this head's key (value) at `pos`; nullptr for a null block.
+  const std::byte* entry(const kv::PageView& page, int32_t pos) const {
+    const kv::SlotId slot = kv::slot_of(*view, row, pos);
+    if (slot == kv::kPadSlot) return nullptr;
+    return layer->base + kv::entry_offset(page, slot).value() + head_offset;
+  }
+};
+
+// The state of one query over the positions seen so far.
+struct Running {
+  float m;  // -infinity: nothing seen
+  float l;
+};
+
+template <class V>
+class AttentionTile {
+ public:
+  AttentionTile(const KeySource& source, int32_t head_dim)
+      : source_(source), head_dim_(head_dim), padded_((head_dim + 15) / 16 * 16) {}
+
+  int padded() const { return padded_; }
+  int num_queries() const { return num_queries_; }
+
+  // Adds a query: `q` [head_dim], scaled to base-2 logarithms.
+  void add_query(const float* q, float factor, VisibleRange range) {
+    float* dst = q_ + num_queries_ * padded_;
+    for (int i = 0; i < padded_; ++i) dst[i] = i < head_dim_ ? q[i] * factor : 0.0f;
+    range_[num_queries_++] = range;
+  }
+
+  // The order of the split that starts at `s0`, for every query: state[i], and a[i * padded()].
+  void run_split(int32_t s0, Running* state, float* a) {
+    int32_t begin = INT32_MAX, end = 0;
+    for (int i = 0; i < num_queries_; ++i) {
+      begin = std::min(begin, range_[i].begin);
+      end = std::max(end, range_[i].end);
+    }
+    begin = std::max(begin, s0);
+    end = std::min(end, s0 + kSplit);
+    for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
+      present_[(t - s0) / kKeyTile] = convert(source_.layer->k, t, begin, end);
+      score(t - s0);
+    }
+    for (int i = 0; i < num_queries_; ++i) state[i] = softmax(i, s0, begin, end);
+    __builtin_memset(a, 0, sizeof(float) * static_cast<size_t>(num_queries_ * padded_));
+    for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
+      convert(source_.layer->v, t, begin, end);
+      add_values(t, s0, a);
+    }
+  }
+
+ private:
+  // tile_[k] = key (or value) t + k as f32, zeros where there is none. Returns which are there.
+  uint32_t convert(const kv::PageView& page, int32_t t, int32_t begin, int32_t end) {
+    uint32_t present = 0;
+    const int32_t block_size = page.block_size;
+    const std::byte* entry = nullptr;
+    for (int k = 0; k < kKeyTile; ++k) {
+      const int32_t pos = t + k;
+      const bool wanted = pos >= begin && pos < end;
+      if (!wanted) {
+        entry = nullptr;
+      } else if (entry == nullptr || pos % block_size == 0) {
+        entry = source_.entry(page, pos);
+      } else {
+        entry += page.entry_bytes;
+      }
+      float* dst = tile_ + k * padded_;
+      if (entry == nullptr) {
+        __builtin_memset(dst, 0, sizeof(float) * static_cast<size_t>(padded_));
+      } else {
+        convert_head(entry, dst);
+        present |= 1u << k;
+      }
+    }
+    return present;
+  }
+
+  void convert_head(const std::byte* src, float* dst) const {
+    const DType dtype = source_.layer->dtype;
+    int i = 0;
+    if (dtype == DType::kF16) {
+      for (; i + 16 <= head_dim_; i += 16) V::store(dst + i, V::load_f16(src + i * 2));
+    } else if (dtype == DType::kBF16) {
+      for (; i + 16 <= head_dim_; i += 16) V::store(dst + i, V::load_bf16(src + i * 2));
+    }
+    if (i == padded_) return;
+    for (int j = i; j < padded_; ++j) dst[j] = 0.0f;
+    load_kv(dtype, src + i * kv_element_bytes(dtype), dst + i, head_dim_ - i);
+  }
+
+  // scores_ of all queries against the keys in tile_, which start `offset` into the split.
+  void score(int offset) {
+    for (int i = 0; i < num_queries_; ++i) {
+      for (int g = 0; g < kKeyTile; g += 16) {
+        V::store(scores_[i] + offset + g, V::dot_each(q_ + i * padded_, tile_ + g * padded_, padded_, padded_ / 16));
+      }
+    }
+  }
+
+  // Which of the 16 positions from `pos` query i sees.
+  uint32_t visible16(int i, int32_t pos, int32_t s0) const {
+    const auto below = [](int32_t n) { return n <= 0 ? 0u : n >= 16 ? 0xffffu : (1u << n) - 1u; };
+    const uint32_t there = present_[(pos - s0) / kKeyTile] >> (pos % kKeyTile);
+    return there & below(range_[i].end - pos) & ~below(range_[i].begin - pos);
+  }
+
+  // Turns scores_[i] into p.
+  Running softmax(int i, int32_t s0, int32_t begin, int32_t end) {
+    const int32_t first = begin / 16 * 16;
+    const auto none = V::set1(-__builtin_inff());
+    auto max = none;
+    for (int32_t pos = first; pos < end; pos += 16) {
+      float* s = scores_[i] + (pos - s0);
+      const auto masked = V::select(visible16(i, pos, s0), V::load(s), none);
+      V::store(s, masked);
+      max = V::max(max, masked);
+    }
+    const float m = V::max_lane(max);
+    if (m == -__builtin_inff()) return {m, 0.0f};
+    auto sum = V::zero();
+    for (int32_t pos = first; pos < end; pos += 16) {
+      float* s = scores_[i] + (pos - s0);
+      const auto p = exp2_of<V>(V::sub(V::load(s), V::set1(m)));
+      V::store(s, p);
+      sum = V::add(sum, p);
+    }
+    return {m, V::sum(sum)};
+  }
+
+  // a += p * value over the keys in tile_, which start at position t.
+  void add_values(int32_t t, int32_t s0, float* a) {
+    for (int i = 0; i < num_queries_;) {
+      const VisibleRange range = in_tile(i, t);
+      int n = 1;
+      while (n < V::kValueQueries && i + n < num_queries_ && in_tile(i + n, t).begin == range.begin &&
+             in_tile(i + n, t).end == range.end) {
+        ++n;
+      }
+      if (range.begin < range.end) add_values_of<V::kValueQueries>(n, i, t, s0, range, a);
+      i += n;
+    }
+  }
+  VisibleRange in_tile(int i, int32_t t) const {
+    return {std::max(range_[i].begin - t, 0), std::min(range_[i].end - t, kKeyTile)};
+  }
+  template <int N>
+  void add_values_of(int n, int i, int32_t t, int32_t s0, VisibleRange range, float* a) {
+    if constexpr (N > 0) {
+      if (n < N) return add_values_of<N - 1>(n, i, t, s0, range, a);
+      int c = 0;
+      const int chunks = padded_ / 16;
+      for (; c + V::kValueChunks <= chunks; c += V::kValueChunks) values<N, V::kValueChunks>(i, c, t, s0, range, a);
+      for (; c < chunks; ++c) values<N, 1>(i, c, t, s0, range, a);
+    }
+  }
+  // N queries from i, C chunks of the head from c.
+  template <int N, int C>
+  void values(int i, int c, int32_t t, int32_t s0, VisibleRange range, float* a) {
+    const uint32_t present = present_[(t - s0) / kKeyTile];
+    float* out = a + i * padded_ + 16 * c;
+    typename V::F acc[N][C];
+    BZ_UNROLL
+    for (int q = 0; q < N; ++q) {
+      BZ_UNROLL
+      for (int j = 0; j < C; ++j) acc[q][j] = V::load(out + q * padded_ + 16 * j);
+    }
+    for (int k = range.begin; k < range.end; ++k) {
+      if ((present >> k & 1u) == 0) continue;  // PAD-7
+      const float* value = tile_ + k * padded_ + 16 * c;
+      BZ_UNROLL
+      for (int q = 0; q < N; ++q) {
+        const auto p = V::set1(scores_[i + q][t - s0 + k]);
+        BZ_UNROLL
+        for (int j = 0; j < C; ++j) acc[q][j] = V::fma(p, V::load(value + 16 * j), acc[q][j]);
+      }
+    }
+    BZ_UNROLL
+    for (int q = 0; q < N; ++q) {
+      BZ_UNROLL
+      for (int j = 0; j < C; ++j) V::store(out + q * padded_ + 16 * j, acc[q][j]);
+    }
+  }
+
+  const KeySource source_;
+  const int head_dim_;
+  const int padded_;
+  int num_queries_ = 0;
+  VisibleRange range_[kMaxQueries];
+  uint32_t present_[kSplit / kKeyTile];
+  alignas(64) float q_[kMaxQueryFloats];
+  alignas(64) float scores_[kMaxQueries][kSplit];  // then p
+  alignas(64) float tile_[kKeyTile * kMaxHeadDim];
+};
+
+// {state, a} += {next_state, next_a}: the next split of a query.
+template <class V>
+BZ_VEC void merge_split(Running& state, float* a, const Running& next, const float* next_a, int padded) {
+  if (next.m == -__builtin_inff()) return;
+  if (state.m == -__builtin_inff()) {
+    state = next;
+    __builtin_memcpy(a, next_a, sizeof(float) * static_cast<size_t>(padded));
+    return;
+  }
+  const auto m0 = V::set1(state.m), m1 = V::set1(next.m);
+  const auto max = V::max(m0, m1);
+  const auto x = exp2_of<V>(V::sub(m0, max)), y = exp2_of<V>(V::sub(m1, max));
+  for (int i = 0; i < padded; i += 16) V::store(a + i, V::fma(V::load(a + i), x, V::mul(V::load(next_a + i), y)));
+  state.m = V::first_lane(max);
+  state.l = V::first_lane(V::fma(V::set1(state.l), x, V::mul(V::set1(next.l), y)));
+}
+
+// out [head_dim] = a / l; zeros if nothing was seen.
+template <class V>
+BZ_VEC void finish_query(const Running& state, const float* a, int head_dim, float* out) {
+  const bool seen = state.m != -__builtin_inff();
+  for (int i = 0; i < head_dim; i += 16) {
+    const auto v = seen ? V::div(V::load(a + i), V::set1(state.l)) : V::zero();
+    V::store_n(out + i, v, std::min(16, head_dim - i));
+  }
+}
+
+}  // namespace bz::ops::cpu

@@ -1,0 +1,73 @@
+// Small device functions that every kernel uses.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ops/params.h"
+
+namespace bz::ops::cuda {
+
+// ---- the order of kernels (launch.h) ----
+
+// Everything the kernels before this one wrote is visible after it; nothing they read may be written before it.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next kernel may be put on the multiprocessors now. It still waits for this one's end before it reads.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// ---- sums in a fixed order ----
+
+__device__ inline float warp_sum(float v) {
+  for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
+  return v;
+}
+__device__ inline double warp_sum(double v) {
+  for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
+  return v;
+}
+
+// Sum over the cta, the same in every thread. `shared`: [32]. All threads call it.
+template <class T>
+__device__ inline T cta_sum(T v, T* shared) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int num_warps = static_cast<int>(blockDim.x + 31) / 32;
+  v = warp_sum(v);
+  __syncthreads();
+  if (lane == 0) shared[warp] = v;
+  __syncthreads();
+  return warp_sum(lane < num_warps ? shared[lane] : T{0});
+}
+
+// ---- lengths: the only place where CUDA attention reads them (PAD-5, PAD-7); ops/cpu/visible.h says the same ----
+
+struct VisibleRange {
+  int32_t begin;
+  int32_t end;  // <= begin: sees nothing
+};
+
+__device__ inline bool row_is_live(const StepView& view, int32_t row) {
+  return row >= 0 && row < view.num_valid_rows->value() && view.row_index[row] > kv::kNullRow.value() &&
+         view.seq_len[row] > 0;
+}
+// REQUIRES: row_is_live(view, row); token belongs to it.
+__device__ inline VisibleRange visible_range(const StepView& view, int32_t group, int32_t row, int64_t token) {
+  return {max(view.groups[group].first_visible[row], 0), min(view.positions[token] + 1, view.seq_len[row])};
+}
+
+// ---- cache elements ----
+
+__device__ inline void store_kv(DType dtype, std::byte* entry, int32_t i, float value) {
+  if (dtype == DType::kF32) reinterpret_cast<float*>(entry)[i] = value;
+  if (dtype == DType::kF16) reinterpret_cast<__half*>(entry)[i] = __float2half_rn(value);
+  if (dtype == DType::kBF16) reinterpret_cast<__nv_bfloat16*>(entry)[i] = __float2bfloat16_rn(value);
+}
+
+}  // namespace bz::ops::cuda

@@ -1,0 +1,23 @@
+// The CUDA launchers: shapes checked at their head, kernels enqueued through launch.h.
+#pragma once
+
+#include "device/stream.h"
+#include "ops/params.h"
+
+namespace bz::ops::cuda {
+
+void prepare(device::Stream& stream, const PrepareParams& p);
+void embed(device::Stream& stream, const EmbedParams& p);
+void rms_norm(device::Stream& stream, const RmsNormParams& p);
+void matmul(device::Stream& stream, const MatmulParams& p);
+void rope_table(device::Stream& stream, const RopeTableParams& p);
+void rope_store(device::Stream& stream, const RopeStoreParams& p);
+void attention(device::Stream& stream, const AttentionParams& p);
+void silu_mul(device::Stream& stream, const SiluMulParams& p);
+void gather_rows(device::Stream& stream, const GatherRowsParams& p);
+void sample_greedy(device::Stream& stream, const SampleParams& p);
+void sample_random(device::Stream& stream, const SampleParams& p);
+
+size_t sample_scratch_bytes(int32_t rows, int32_t vocab);
+
+}  // namespace bz::ops::cuda

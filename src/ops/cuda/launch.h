@@ -1,0 +1,58 @@
+// The one launch wrapper: every kernel is launched here, with its configuration checked and its errors named.
+//
+// Programmatic dependent launch: a kernel may start while the one before it finishes. Every kernel therefore calls
+// wait_for_previous() (device.cuh) before it touches anything that a kernel before it writes or reads, in every cta;
+// so the order of any two kernels of a stream is kept, through the ones between them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "device/cuda/cuda_stream.h"
+
+namespace bz::ops::cuda {
+
+inline constexpr int kWarp = 32;
+
+struct LaunchShape {
+  dim3 grid;
+  dim3 cta;
+  size_t shared_bytes = 0;  // dynamic
+  int cluster = 1;          // ctas along x that share their memory
+  bool overlap = true;      // may start before the kernel before it has finished
+};
+
+template <class... Params>
+void launch(device::Stream& stream, const char* op, void (*kernel)(Params...), const LaunchShape& shape,
+            const Params&... params) {
+  auto& s = static_cast<device::cuda::CudaStream&>(stream);
+  if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
+  s.use_device();
+  constexpr size_t kDefaultShared = 48 * 1024;
+  if (shape.shared_bytes > kDefaultShared) {
+    BZ_CUDA_CHECK_AT(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(shape.shared_bytes)),
+                     s.site(op));
+  }
+  if (shape.cluster > 8) {
+    BZ_CUDA_CHECK_AT(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), s.site(op));
+  }
+  cudaLaunchAttribute attributes[2];
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.cta;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = s.handle();
+  config.attrs = attributes;
+  if (shape.overlap) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  BZ_CUDA_CHECK_AT(cudaLaunchKernelEx(&config, kernel, params...), s.site(op));
+  s.op_enqueued(op);
+}
+
+}  // namespace bz::ops::cuda

@@ -1,0 +1,234 @@
+// The first node of every step (docs/architecture.md, one step). One cta: it reads the host-mapped staging slot in place
+// (no copy node), counts the step, applies the table changes, and derives the step view over its whole padded extent
+// through kv/slot.h and nothing else (PAD-2, PAD-4). The same as ops/cpu/prepare.cc, in parallel.
+#include "ops/cuda/checks.h"
+#include "ops/cuda/device.cuh"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/launch.h"
+
+namespace bz::ops::cuda {
+namespace {
+
+using kv::ChangeKind;
+using kv::kNullRow;
+using kv::RowId;
+
+constexpr int kThreads = 1024;
+constexpr int kChangeChunk = 256;
+
+// Writes through the const pointers that everyone else reads.
+template <class T>
+__device__ T* writable(const T* p) {
+  return const_cast<T*>(p);
+}
+
+// A change that names what does not exist is a fault of ours: it must not become a stray write.
+__device__ void require(bool ok) {
+  if (!ok) __trap();
+}
+
+__device__ void apply_change(const PrepareParams& p, const kv::TableChange& c) {
+  const int row = c.row.value();
+  if (c.kind == ChangeKind::kRowStart) {
+    p.row_state[row] = {static_cast<int32_t>(c.value), 0, 1, 0};
+    return;
+  }
+  const int g = c.group.value();
+  require(g >= 0 && g < p.view.num_groups);
+  const int32_t columns = p.view.groups[g].view.max_blocks_per_row;
+  switch (c.kind) {
+    case ChangeKind::kBlock:
+      require(c.column >= 0 && c.column < columns);
+      p.tables[g][static_cast<int64_t>(row) * columns + c.column] = kv::BlockId(c.value);
+      break;
+    case ChangeKind::kWidth: p.widths[g][row] = static_cast<int32_t>(c.value); break;
+    case ChangeKind::kFirst: p.firsts[g][row] = static_cast<int32_t>(c.value); break;
+    case ChangeKind::kRowStart: break;
+  }
+}
+
+// In the order staged: thread r applies every change of table rows r, r + kThreads, ... and no other thread does.
+__device__ void apply_changes(const PrepareParams& p, const StagedSlot& slot, int num_changes) {
+  __shared__ kv::TableChange chunk[kChangeChunk];
+  const int tid = static_cast<int>(threadIdx.x);
+  for (int first = 0; first < num_changes; first += kChangeChunk) {
+    const int n = min(kChangeChunk, num_changes - first);
+    __syncthreads();
+    if (tid < n) chunk[tid] = slot.changes[first + tid];
+    __syncthreads();
+    for (int i = 0; i < n; ++i) {
+      const int row = chunk[i].row.value();
+      if (tid == 0) require(row > kNullRow.value() && row < p.num_table_rows);  // the null row is immutable
+      if (row % kThreads == tid) apply_change(p, chunk[i]);
+    }
+  }
+}
+
+// PAD-10: at a gap nothing staged can be trusted: every row becomes empty.
+__device__ void null_every_row(const PrepareParams& p) {
+  for (int g = 0; g < p.view.num_groups; ++g) {
+    for (int row = static_cast<int>(threadIdx.x); row < p.num_table_rows; row += kThreads) p.widths[g][row] = 0;
+  }
+}
+
+__device__ bool is_empty(const PrepareParams& p, int row) {
+  for (int g = 0; g < p.view.num_groups; ++g) {
+    if (p.view.groups[g].view.width[row] != 0) return false;
+  }
+  return true;
+}
+
+// The table row a batch row may use: the null row unless its staged row is live and within what the plan reserved.
+__device__ int live_table_row(const PrepareParams& p, const StagedRow& staged, int* error) {
+  const int row = staged.row_index;
+  if (*error == static_cast<int>(StepError::kSequenceGap)) return kNullRow.value();
+  if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
+    return kNullRow.value();
+  }
+  if (p.row_state[row].num_computed + staged.query_len > staged.max_seq_len) {
+    *error = static_cast<int>(StepError::kPastReserved);
+    return kNullRow.value();
+  }
+  return row;
+}
+
+// Inclusive prefix sum over the cta.
+__device__ int cta_scan(int v) {
+  __shared__ int warp_total[32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const int below = __shfl_up_sync(0xffffffffu, v, static_cast<unsigned>(offset));
+    if (lane >= offset) v += below;
+  }
+  __syncthreads();
+  if (lane == 31) warp_total[warp] = v;
+  __syncthreads();
+  for (int w = 0; w < warp; ++w) v += warp_total[w];
+  return v;
+}
+
+struct Shared {
+  int32_t* query_start;  // [R + 1]
+  int32_t* table_row;    // [R]
+};
+
+// query_start: monotone, never past the padded tokens (PAD-3).
+__device__ void derive_query_start(const PrepareParams& p, const StagedSlot& slot, const Shared& s) {
+  const int rows = p.view.padded_rows;
+  const int tid = static_cast<int>(threadIdx.x);
+  __shared__ int carry;
+  if (tid == 0) {
+    carry = 0;
+    s.query_start[0] = 0;
+  }
+  for (int first = 0; first < rows; first += kThreads) {
+    __syncthreads();
+    const int b = first + tid;
+    const int len = b < rows ? max(slot.rows[b].query_len, 0) : 0;
+    const int end = carry + cta_scan(len);
+    if (b < rows) s.query_start[b + 1] = min(end, p.view.padded_tokens);
+    __syncthreads();
+    if (tid == kThreads - 1) carry = end;
+  }
+  __syncthreads();
+}
+
+__device__ void derive_row(const PrepareParams& p, const StagedSlot& slot, const Shared& s, int b, int* error) {
+  const StepView& v = p.view;
+  const StagedRow staged = slot.rows[b];
+  const int row = live_table_row(p, staged, error);
+  const bool live = row != kNullRow.value();
+  const int query_len = s.query_start[b + 1] - s.query_start[b];
+  s.table_row[b] = row;
+  writable(v.row_index)[b] = row;
+  writable(v.seq_len)[b] = live ? p.row_state[row].num_computed + query_len : 0;
+  writable(v.query_start)[b + 1] = s.query_start[b + 1];
+  p.sampling[b] = staged.sampling;
+  p.sample_row[b] = live ? staged.sample : 0;
+  for (int g = 0; g < v.num_groups; ++g) v.groups[g].first_visible[b] = 0;
+}
+
+// The batch row that token t belongs to; -1: none.
+__device__ int row_of_token(const Shared& s, int rows, int t) {
+  if (t >= s.query_start[rows]) return -1;
+  int low = 0, high = rows;  // query_start[low] <= t < query_start[high]
+  while (high - low > 1) {
+    const int mid = (low + high) / 2;
+    if (s.query_start[mid] <= t) {
+      low = mid;
+    } else {
+      high = mid;
+    }
+  }
+  return low;
+}
+
+__device__ void derive_token(const PrepareParams& p, const StagedSlot& slot, const Shared& s, int t) {
+  const StepView& v = p.view;
+  const int b = row_of_token(s, v.padded_rows, t);
+  const int row = b >= 0 ? s.table_row[b] : kNullRow.value();
+  const bool live = row != kNullRow.value();
+  int32_t token = 0, position = 0;
+  if (live) {
+    const RowState& state = p.row_state[row];
+    const int32_t staged = slot.tokens[t];
+    token = staged == kTokenFromRowState ? state.last_token : staged;
+    position = state.num_computed + t - s.query_start[b];
+  }
+  writable(v.token_ids)[t] = token;
+  writable(v.positions)[t] = position;
+  writable(v.token_row)[t] = live ? b : -1;
+  for (int g = 0; g < v.num_groups; ++g) v.groups[g].slots[t] = kv::slot_of(v.groups[g].view, RowId(row), position);
+  if (p.logits_all_tokens) writable(v.logits_token)[t] = live ? t : -1;
+}
+
+__global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareParams p) {
+  extern __shared__ int32_t memory[];
+  const StepView& v = p.view;
+  const Shared s{memory, memory + v.padded_rows + 1};
+  __shared__ StagedHeader header;
+  __shared__ int error;
+  const int tid = static_cast<int>(threadIdx.x);
+  let_next_start();
+  wait_for_previous();
+  const uint64_t count = *p.step_count + 1;
+  const StagedSlot slot = p.ring[(count - 1) % PrepareParams::kRingSlots];
+  if (tid == 0) {
+    header = *slot.header;
+    error = static_cast<int>(header.sequence == count ? StepError::kNone : StepError::kSequenceGap);
+  }
+  __syncthreads();
+  const bool gap = error == static_cast<int>(StepError::kSequenceGap);
+  if (gap) {
+    null_every_row(p);
+  } else {
+    apply_changes(p, slot, header.num_changes);
+  }
+  __syncthreads();
+  derive_query_start(p, slot, s);
+  if (tid == 0) writable(v.query_start)[0] = 0;
+  for (int b = tid; b < v.padded_rows; b += kThreads) derive_row(p, slot, s, b, &error);
+  __syncthreads();
+  for (int t = tid; t < v.padded_tokens; t += kThreads) derive_token(p, slot, s, t);
+  if (!p.logits_all_tokens) {
+    for (int b = tid; b < v.padded_rows; b += kThreads) {
+      writable(v.logits_token)[b] = p.sample_row[b] ? s.query_start[b + 1] - 1 : -1;
+    }
+  }
+  if (tid == 0) {
+    *writable(v.num_valid_rows) = kv::NumValidRows(gap ? 0 : header.num_valid_rows);
+    *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : header.num_valid_tokens);
+    *p.error_state = {count, static_cast<StepError>(error), gap ? 0 : header.num_valid_rows};
+    *p.step_count = count;  // every thread has read it: barriers lie between
+  }
+}
+
+}  // namespace
+
+void prepare(device::Stream& stream, const PrepareParams& p) {
+  check(p);
+  const size_t shared = sizeof(int32_t) * (2 * static_cast<size_t>(p.view.padded_rows) + 1);
+  launch(stream, "prepare", prepare_kernel, {.grid = 1, .cta = kThreads, .shared_bytes = shared, .overlap = false}, p);
+}
+
+}  // namespace bz::ops::cuda
