@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "cli/plan.h"
 #include "cli/run.h"
+#include "cli/serve.h"
 
 namespace {
 
@@ -27,6 +28,10 @@ int main(int argc, char** argv) {
   CLI::App* run = app.add_subcommand("run", "one answer, streamed");
   bz::cli::add_run_options(*run, run_options);
 
+  bz::cli::ServeOptions serve_options;
+  CLI::App* serve = app.add_subcommand("serve", "OpenAI-compatible server, web page at /");
+  bz::cli::add_serve_options(*serve, serve_options);
+
   bz::cli::PlanOptions plan_options;
   CLI::App* plan = app.add_subcommand("plan", "the memory plan, without loading weights");
   bz::cli::add_plan_options(*plan, plan_options);
@@ -39,5 +44,6 @@ int main(int argc, char** argv) {
     return kExitBadInput;
   }
   if (run->parsed()) return report(bz::cli::run(run_options));
+  if (serve->parsed()) return report(bz::cli::serve(serve_options));
   return report(bz::cli::plan(plan_options));
 }

@@ -62,7 +62,10 @@ void Server::attach(Backend backend) {
 
 HttpOutcome Server::run() {
   const HttpOutcome outcome = impl_->services.http->run();
+  // From here on nothing touches the backend: its owner may go.
   impl_->services.inbox->close();
+  impl_->services.worker.reset();
+  impl_->services.observer.reset();
   return outcome;
 }
 

@@ -36,7 +36,7 @@ struct ServerOptions {
 using RenderChat =
     std::function<Result<std::string>(const std::vector<ChatMessage>& messages, bool add_generation_prompt)>;
 
-// What is served. Everything outlives the server's run().
+// What is served. Everything outlives the server's run(), after which nothing of it is used any more.
 struct Backend {
   engine::EngineClient* engine = nullptr;
   const formats::Tokenizer* tokenizer = nullptr;
