@@ -272,7 +272,7 @@ TEST(Attention, BitsOfATokenDependOnItsPositionsAlone) {
       const auto width = static_cast<size_t>(s.heads * s.hd);
       const auto whole = run_attention(*ops, cache, {{1, 0, length}}, 2);
       for (const int32_t chunk : {1, 16, 37, 512}) {
-        for (int32_t from = chunk == 1 ? length - 20 : 0; from < length; from += chunk) {
+        for (int32_t from = chunk == 1 ? length - 8 : chunk == 16 ? 500 : 0; from < length; from += chunk) {
           const int32_t to = std::min(from + chunk, length);
           const auto part = run_attention(*ops, cache, {{1, from, to}}, 1 + from % 3, 1, 3, from % 2 == 0);
           ASSERT_TRUE(same_bits(part.data(), whole.data() + static_cast<size_t>(from) * width, part.size()))

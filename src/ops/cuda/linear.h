@@ -1,0 +1,88 @@
+// Linear: what both matrix kernels (matvec, matmul_mma) compute, fused with what stands before and after it.
+//
+//   y[t] = W * norm(x[t])          norm: RMSNorm, or nothing
+//   then, per pair of weight rows, an epilogue: store, add to the residual, silu(y0) * y1, or rotate and store into the
+//   cache.
+//
+// Weight rows are walked in pairs, because three of the epilogues need two rows of one thread: gate and up, or the two
+// halves of a rotation. Which rows form pair p is pair_rows().
+#pragma once
+
+#include "ops/params.h"
+
+namespace bz::ops::cuda {
+
+enum class Epilogue : int32_t {
+  kStore,       // out = y
+  kAccumulate,  // out += y; padding rows are left at zero
+  kSiluMul,     // parts gate, up: out of part 0 = silu(gate) * up
+  kRopeStore,   // parts q, k, v: q rotated into its out; k rotated and v into the cache
+};
+
+struct LinearPart {
+  const std::byte* weight = nullptr;  // [n, k]
+  int32_t n = 0;
+  float* out = nullptr;  // f32 [T, n]
+  int64_t out_stride = 0;
+};
+
+struct LinearParams {
+  const float* x = nullptr;  // f32 [T, k]
+  int64_t x_stride = 0;
+  int32_t tokens = 0;  // T, padded
+  int32_t k = 0;
+  const float* norm_weight = nullptr;  // f32 [k]; nullptr: x as it is
+  float norm_eps = 0;
+  LinearPart parts[3];
+  int32_t num_parts = 0;
+  int32_t num_pairs = 0;
+  Epilogue epilogue = Epilogue::kStore;
+  // kRopeStore.
+  const float* cos_sin = nullptr;  // f32 [T, hd]
+  int64_t cos_sin_stride = 0;
+  RopeStyle style = RopeStyle::kAdjacentPairs;
+  const kv::SlotId* slots = nullptr;  // [T]
+  KvLayer layer;
+  ValidCount num_valid;
+};
+
+// Two weight rows that one thread finishes together. row1 is -1 behind the last row of an odd part.
+struct RowPair {
+  int32_t part;
+  int32_t part1;  // of row1: differs for gate and up
+  int32_t row0;
+  int32_t row1;
+  int32_t rope;  // kRopeStore: index of the rotation, i < hd / 2
+};
+
+BZ_HD inline RowPair pair_rows(const LinearParams& p, int32_t pair) {
+  if (p.epilogue == Epilogue::kSiluMul) return {0, 1, pair, pair, 0};
+  int32_t part = 0;
+  while (part + 1 < p.num_parts && pair >= (p.parts[part].n + 1) / 2) pair -= (p.parts[part++].n + 1) / 2;
+  if (p.epilogue == Epilogue::kRopeStore && part < 2) {
+    const int32_t hd = p.layer.head_dim, half = hd / 2;
+    const int32_t head = pair / half * hd, i = pair % half;
+    if (p.style == RopeStyle::kAdjacentPairs) return {part, part, head + 2 * i, head + 2 * i + 1, i};
+    return {part, part, head + i, head + half + i, i};
+  }
+  const int32_t row1 = 2 * pair + 1 < p.parts[part].n ? 2 * pair + 1 : -1;
+  return {part, part, 2 * pair, row1, 0};
+}
+
+// Number of pairs of the parts as they stand. REQUIRES: parts, num_parts, epilogue set.
+inline int32_t count_pairs(const LinearParams& p) {
+  if (p.epilogue == Epilogue::kSiluMul) return p.parts[0].n;
+  int32_t pairs = 0;
+  for (int i = 0; i < p.num_parts; ++i) pairs += (p.parts[i].n + 1) / 2;
+  return pairs;
+}
+
+// How a Linear is computed. A pure function of shapes (the weights' type, T, N, K), so that a graph key has one.
+struct MatvecConfig {
+  int32_t tokens_per_cta = 1;  // 1, 2, 4 or 8
+  int32_t num_ctas = 1;        // along the weight rows
+};
+MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
+bool prefer_mma(DType dtype, int32_t tokens);
+
+}  // namespace bz::ops::cuda

@@ -1,0 +1,183 @@
+// Matrix times a few vectors, straight from the GGUF blocks, in f32.
+//
+// One warp computes a pair of weight rows for up to TOK tokens; its lanes walk K in units of eight elements
+// (weights.cuh). The weights of the first two steps are fetched before the kernel waits for the one before it: they
+// depend on nothing, so their latency hides behind its end. x is staged once in shared memory, in two planes (first and
+// second halves of units) that lanes read without bank conflicts; the norm's weight goes in there, its scale at the end.
+//
+// The order of sums depends on K alone: lane l takes units l, l + 32, ..., then a fixed tree over lanes (PAD-9b).
+#pragma once
+
+#include "ops/cuda/epilogue.cuh"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/weights.cuh"
+
+namespace bz::ops::cuda {
+
+inline constexpr int kMatvecWarps = 4;
+inline constexpr int kUnitsPerStep = 4;                          // of one lane
+inline constexpr int kStepUnits = kUnitsPerStep * kWarp;         // of a warp
+inline constexpr int kMatvecThreads = kMatvecWarps * kWarp;
+
+// The weights of one step of a pair of rows.
+template <DType W>
+struct MatvecStep {
+  typename UnitCodec<W>::Raw row0[kUnitsPerStep];
+  typename UnitCodec<W>::Raw row1[kUnitsPerStep];
+};
+
+// Walks (pair, step of K) in order; a warp's pairs are first, first + stride, ...
+struct MatvecCursor {
+  int pair;
+  int step;
+};
+
+template <DType W>
+__device__ inline void load_step(const LinearParams& p, const MatvecCursor& c, MatvecStep<W>& out) {
+  if (c.pair >= p.num_pairs) return;
+  const RowPair r = pair_rows(p, c.pair);
+  const int64_t bytes = row_bytes(W, p.k);
+  const std::byte* row0 = p.parts[r.part].weight + r.row0 * bytes;
+  const std::byte* row1 = p.parts[r.part1].weight + max(r.row1, 0) * bytes;
+  const int num_units = p.k / kUnit;
+#pragma unroll
+  for (int i = 0; i < kUnitsPerStep; ++i) {
+    const int unit = c.step * kStepUnits + i * kWarp + static_cast<int>(threadIdx.x) % kWarp;
+    if (unit >= num_units) break;
+    out.row0[i] = UnitCodec<W>::load(row0, unit);
+    out.row1[i] = UnitCodec<W>::load(row1, unit);
+  }
+}
+
+__device__ inline float dot8(const float* w, const float4& low, const float4& high, float sum) {
+  sum = fmaf(w[0], low.x, sum);
+  sum = fmaf(w[1], low.y, sum);
+  sum = fmaf(w[2], low.z, sum);
+  sum = fmaf(w[3], low.w, sum);
+  sum = fmaf(w[4], high.x, sum);
+  sum = fmaf(w[5], high.y, sum);
+  sum = fmaf(w[6], high.z, sum);
+  return fmaf(w[7], high.w, sum);
+}
+
+// x of this cta's tokens: [TOK][2 planes][k / 2] floats; and the scale of each token's norm.
+template <int TOK>
+__device__ inline void stage_x(const LinearParams& p, int first_token, int num_valid, float* x, float* scale) {
+  __shared__ float sums[kWarp];
+  const int num_quads = p.k / 4;
+#pragma unroll 1
+  for (int t = 0; t < TOK; ++t) {
+    const int token = first_token + t;
+    const bool live = token < num_valid;  // padding rows are not read (PAD-9a)
+    float sum = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < num_quads; i += kMatvecThreads) {
+      float4 v = {0, 0, 0, 0};
+      if (live) v = *reinterpret_cast<const float4*>(p.x + token * p.x_stride + 4 * i);
+      sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+      if (p.norm_weight != nullptr) {
+        const float4 g = __ldg(reinterpret_cast<const float4*>(p.norm_weight) + i);
+        v = {v.x * g.x, v.y * g.y, v.z * g.z, v.w * g.w};
+      }
+      const int plane = i / 4 % 2, unit = i / 8 * kUnitsPerRun + i % 4;
+      *reinterpret_cast<float4*>(x + (t * 2 + plane) * (p.k / 2) + unit * 4) = v;
+    }
+    if (p.norm_weight == nullptr) continue;
+    sum = cta_sum(sum, sums);
+    if (threadIdx.x == 0) scale[t] = rsqrtf(sum / static_cast<float>(p.k) + p.norm_eps);
+  }
+  __syncthreads();
+}
+
+template <DType W, int TOK>
+__device__ inline void compute_step(const LinearParams& p, const MatvecCursor& c, const MatvecStep<W>& weights,
+                                    const float* x, float (&sum)[2][TOK]) {
+  const int num_units = p.k / kUnit;
+#pragma unroll
+  for (int i = 0; i < kUnitsPerStep; ++i) {
+    const int unit = c.step * kStepUnits + i * kWarp + static_cast<int>(threadIdx.x) % kWarp;
+    if (unit >= num_units) break;
+    float w0[kUnit], w1[kUnit];
+    UnitCodec<W>::decode(weights.row0[i], w0);
+    UnitCodec<W>::decode(weights.row1[i], w1);
+#pragma unroll
+    for (int t = 0; t < TOK; ++t) {
+      const float4 low = *reinterpret_cast<const float4*>(x + (t * 2) * (p.k / 2) + unit * 4);
+      const float4 high = *reinterpret_cast<const float4*>(x + (t * 2 + 1) * (p.k / 2) + unit * 4);
+      sum[0][t] = dot8(w0, low, high, sum[0][t]);
+      sum[1][t] = dot8(w1, low, high, sum[1][t]);
+    }
+  }
+}
+
+template <int TOK>
+__device__ inline void finish_rows(const LinearParams& p, int pair, int first_token, int num_valid, const float* scale,
+                                   float (&sum)[2][TOK]) {
+  const RowPair r = pair_rows(p, pair);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int t = 0; t < TOK; ++t) {
+    const float factor = p.norm_weight != nullptr ? scale[t] : 1.0f;
+    const float y0 = warp_sum(sum[0][t]) * factor;
+    const float y1 = warp_sum(sum[1][t]) * factor;
+    if (lane == t && first_token + t < p.tokens) finish_pair(p, r, first_token + t, num_valid, y0, y1);
+    sum[0][t] = sum[1][t] = 0;
+  }
+}
+
+template <DType W, int TOK>
+__global__ void __launch_bounds__(kMatvecThreads) matvec_kernel(const __grid_constant__ LinearParams p) {
+  extern __shared__ float x[];
+  __shared__ float scale[TOK];
+  const int stride = static_cast<int>(gridDim.x) * kMatvecWarps;
+  const int steps = (p.k / kUnit + kStepUnits - 1) / kStepUnits;
+  const auto next = [&](MatvecCursor& c) {
+    if (++c.step == steps) c = {c.pair + stride, 0};
+  };
+  MatvecCursor done{static_cast<int>(blockIdx.x) * kMatvecWarps + static_cast<int>(threadIdx.x) / kWarp, 0};
+  MatvecCursor ahead = done;
+  MatvecStep<W> a, b;
+  load_step<W>(p, ahead, a);
+  next(ahead);
+  load_step<W>(p, ahead, b);
+  next(ahead);
+
+  let_next_start();
+  wait_for_previous();
+  const int num_valid = p.num_valid.get();
+  const int first_token = static_cast<int>(blockIdx.y) * TOK;
+  stage_x<TOK>(p, first_token, num_valid, x, scale);
+
+  float sum[2][TOK] = {};
+  const auto finish_step = [&] {
+    if (done.step == steps - 1) finish_rows<TOK>(p, done.pair, first_token, num_valid, scale, sum);
+    next(done);
+  };
+  while (done.pair < p.num_pairs) {
+    compute_step<W, TOK>(p, done, a, x, sum);
+    load_step<W>(p, ahead, a);
+    next(ahead);
+    finish_step();
+    if (done.pair >= p.num_pairs) break;
+    compute_step<W, TOK>(p, done, b, x, sum);
+    load_step<W>(p, ahead, b);
+    next(ahead);
+    finish_step();
+  }
+}
+
+template <DType W>
+void launch_matvec(device::Stream& stream, const char* op, const LinearParams& p, const MatvecConfig& config) {
+  LaunchShape shape;
+  shape.grid = {static_cast<unsigned>(config.num_ctas),
+                static_cast<unsigned>((p.tokens + config.tokens_per_cta - 1) / config.tokens_per_cta)};
+  shape.cta = kMatvecThreads;
+  shape.shared_bytes = sizeof(float) * static_cast<size_t>(p.k) * static_cast<size_t>(config.tokens_per_cta);
+  switch (config.tokens_per_cta) {
+    case 1: return launch(stream, op, matvec_kernel<W, 1>, shape, p);
+    case 2: return launch(stream, op, matvec_kernel<W, 2>, shape, p);
+    case 4: return launch(stream, op, matvec_kernel<W, 4>, shape, p);
+    default: return launch(stream, op, matvec_kernel<W, 8>, shape, p);
+  }
+}
+
+}  // namespace bz::ops::cuda
