@@ -1,5 +1,7 @@
 #include "kv/block_table.h"
 
+#include <algorithm>
+
 #include "base/mutation.h"
 #include "kv/hash.h"
 
@@ -11,7 +13,7 @@ BlockTables::BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes
   const auto rows = static_cast<size_t>(num_rows);
   for (const TableShape& shape : shapes) {
     BZ_CHECK_GT(shape.max_columns, 0);
-    BZ_CHECK_GT(shape.block_size, 0);
+    BZ_CHECK_GT(shape.spec.block_size, 0);
     Table t;
     t.shape = shape;
     t.blocks.assign(rows * static_cast<size_t>(shape.max_columns), kNullBlock);
@@ -39,11 +41,12 @@ void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupId group(g);
     Table& t = table(group);
-    BlockId* columns = t.blocks.data() + index(row) * static_cast<size_t>(t.shape.max_columns);
-    for (int32_t c = t.first[index(row)]; c < t.width[index(row)]; ++c) columns[c] = kNullBlock;
+    for (int32_t c = t.first[index(row)]; c < t.width[index(row)]; ++c) t.blocks[t.cell(index(row), c)] = kNullBlock;
+    const bool slid = t.first[index(row)] != 0;
     t.width[index(row)] = t.first[index(row)] = 0;
     if (mutated(Mutation::kReleaseWithoutChange)) continue;  // F08
     changes.push_back({ChangeKind::kWidth, group, row, 0, 0});
+    if (slid) changes.push_back({ChangeKind::kFirst, group, row, 0, 0});
   }
   claimed_[index(row)] = 0;
   free_rows_.push_back(row.value());
@@ -51,36 +54,55 @@ void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
 
 BlockId BlockTables::block(GroupId group, RowId row, int32_t column) const {
   const Table& t = table(group);
-  BZ_CHECK_GE(column, 0);
-  BZ_CHECK_LT(column, t.shape.max_columns);
-  return t.blocks[index(row) * static_cast<size_t>(t.shape.max_columns) + static_cast<size_t>(column)];
+  return t.blocks[t.cell(index(row), column)];
 }
 
-void BlockTables::push_block(GroupId group, RowId row, int32_t column, BlockId block,
-                             std::vector<TableChange>& changes) {
+void BlockTables::set_block(GroupId group, RowId row, int32_t column, BlockId block,
+                            std::vector<TableChange>& changes) {
   BZ_CHECK(row != kNullRow && is_claimed(row));
   BZ_CHECK(block != kNullBlock);
   Table& t = table(group);
-  BZ_CHECK_GE(column, t.width[index(row)]);
-  BZ_CHECK_LT(column, t.shape.max_columns);
-  t.blocks[index(row) * static_cast<size_t>(t.shape.max_columns) + static_cast<size_t>(column)] = block;
-  changes.push_back({ChangeKind::kBlock, group, row, column, block.value()});
+  const size_t cell = t.cell(index(row), column);
+  t.blocks[cell] = block;
+  const auto at = static_cast<int32_t>(cell % static_cast<size_t>(t.shape.max_columns));
+  changes.push_back({ChangeKind::kBlock, group, row, at, block.value()});
 }
 
 void BlockTables::set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes) {
   BZ_CHECK(row != kNullRow && is_claimed(row));
   Table& t = table(group);
-  BZ_CHECK(width >= t.width[index(row)] && width <= t.shape.max_columns);
+  BZ_CHECK_GE(width, t.width[index(row)]);
+  BZ_CHECK_LE(width - t.first[index(row)], t.shape.max_columns);
   t.width[index(row)] = width;
   changes.push_back({ChangeKind::kWidth, group, row, 0, static_cast<uint32_t>(width)});
 }
 
+void BlockTables::set_first(GroupId group, RowId row, int32_t first, std::vector<TableChange>& changes) {
+  BZ_CHECK(row != kNullRow && is_claimed(row));
+  Table& t = table(group);
+  BZ_CHECK_GE(first, t.first[index(row)]);
+  for (int32_t c = t.first[index(row)]; c < std::min(first, t.width[index(row)]); ++c) {
+    t.blocks[t.cell(index(row), c)] = kNullBlock;
+  }
+  t.first[index(row)] = first;
+  changes.push_back({ChangeKind::kFirst, group, row, 0, static_cast<uint32_t>(first)});
+}
+
 GroupView BlockTables::view(GroupId group) const {
   const Table& t = table(group);
+  const GroupSpec& spec = t.shape.spec;
   BZ_CHECK_EQ(static_cast<int32_t>(t.width.size()), num_rows_);
   BZ_CHECK_EQ(t.width[0], 0);
-  return {t.blocks.data(),     t.width.data(),     t.first.data(),      num_rows_,
-          t.shape.max_columns, t.shape.block_size, t.shape.max_position};
+  GroupView view{t.blocks.data(),     t.width.data(),  t.first.data(),      num_rows_,
+                 t.shape.max_columns, spec.block_size, t.shape.max_position};
+  view.form = slot_form(spec.kind);
+  view.ratio = spec.ratio;
+  view.base_column = spec.kind == CacheKind::kSink ? ceil_div(spec.sink_tokens, spec.block_size) : 0;
+  view.cp_world = spec.cp_world;
+  view.cp_rank = spec.cp_rank;
+  view.cp_interleave = spec.cp_interleave;
+  view.group = group;
+  return view;
 }
 
 uint64_t BlockTables::hash() const {

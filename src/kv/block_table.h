@@ -15,14 +15,15 @@
 
 #include "base/check.h"
 #include "kv/slot.h"
+#include "kv/spec.h"
 #include "kv/types.h"
 
 namespace bz::kv {
 
 struct TableShape {
-  int32_t block_size;    // entries in a block
-  int32_t max_columns;   // columns of the group's table
-  int32_t max_position;  // positions lie in [0, max_position)
+  GroupSpec spec;
+  int32_t max_columns = 0;   // columns of the group's table
+  int32_t max_position = 0;  // positions lie in [0, max_position)
 
   bool operator==(const TableShape&) const = default;
 };
@@ -34,6 +35,7 @@ class BlockTables {
 
   int32_t num_rows() const { return num_rows_; }
   int32_t num_groups() const { return static_cast<int32_t>(tables_.size()); }
+  int32_t max_columns(GroupId group) const { return table(group).shape.max_columns; }
   int32_t num_free_rows() const { return static_cast<int32_t>(free_rows_.size()); }
   bool is_claimed(RowId row) const { return claimed_[index(row)] != 0; }
 
@@ -46,9 +48,12 @@ class BlockTables {
   int32_t first(GroupId group, RowId row) const { return table(group).first[index(row)]; }
   BlockId block(GroupId group, RowId row, int32_t column) const;
 
-  // Puts a block at column width(); the width itself changes with set_width. REQUIRES: row claimed, a column is left.
-  void push_block(GroupId group, RowId row, int32_t column, BlockId block, std::vector<TableChange>& changes);
+  // REQUIRES (all three): the row is claimed, the column's cell exists. Columns count on while a window moves; cells
+  // are reused. A change names the cell.
+  void set_block(GroupId group, RowId row, int32_t column, BlockId block, std::vector<TableChange>& changes);
   void set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes);
+  // Columns below `first` have left the window; their cells become null on the host.
+  void set_first(GroupId group, RowId row, int32_t first, std::vector<TableChange>& changes);
 
   // The tables as the device functions see them, over host memory. Valid while this object lives.
   GroupView view(GroupId group) const;
@@ -63,6 +68,13 @@ class BlockTables {
     std::vector<int32_t> width;   // [num_rows]
     std::vector<int32_t> first;   // [num_rows]
     bool operator==(const Table&) const = default;
+
+    size_t cell(size_t row, int32_t column) const {
+      const int32_t at = slot_form(shape.spec.kind) == SlotForm::kWindowed ? column % shape.max_columns : column;
+      BZ_CHECK_GE(at, 0);
+      BZ_CHECK_LT(at, shape.max_columns);
+      return row * static_cast<size_t>(shape.max_columns) + static_cast<size_t>(at);
+    }
   };
 
   size_t index(RowId row) const {

@@ -7,12 +7,14 @@
 // Questions (can_...) are pure; the act that follows a yes cannot fail, and an act never fails half way (KV-1).
 //
 // Invariants (checked by kv/integrity.h)
-//   1. A block is owned exactly as often as live rows hold it; the null block never (PAD-1).
+//   1. A block is owned exactly as often as rows, transfers, pending copies and sinks hold it; the null block never
+//      (PAD-1). A block that a step may write has one owner (KV-6).
 //   2. A released row's tables are nulled by the very next plan (PAD-3); its blocks are handed out again only after
 //      every step that could touch them has been processed (KV-2).
 //   3. Replaying the changes of all plans, in order, onto zeroed tables gives the host's tables (PAD-10).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -21,6 +23,9 @@
 #include "kv/block_table.h"
 #include "kv/cache_plan.h"
 #include "kv/layout.h"
+#include "kv/prefix_index.h"
+#include "kv/rules.h"
+#include "kv/transfers.h"
 
 namespace bz::kv {
 
@@ -30,52 +35,148 @@ struct CacheConfig {
   int32_t max_rows = 0;                    // table rows, including the null row
   int32_t max_seq_len = 0;                 // tokens of one request
   int32_t max_changes_per_plan = 1 << 16;  // what one step's staging holds
+  int32_t num_spec = 0;                    // k: a verify step has 1 + k tokens
+  int32_t max_in_flight = 0;               // tokens of a row scheduled beyond the processed ones; 0: max_seq_len
+  int32_t max_encoder_tokens = 0;          // kCross
+  int32_t max_transfers = 0;
+  int64_t block_stride = 0;  // bytes; for transfers
+  // Prefix cache; off unless prefix_cache is set.
+  bool prefix_cache = false;
+  int32_t snapshot_interval = 0;  // tokens between state snapshots, a multiple of the hash unit; 0: every hash block
+  DigestFn digest = nullptr;      // SHA-256, injected; nullptr: the built-in keyed hash
+  uint64_t hash_key = 0;
 
   bool operator==(const CacheConfig&) const = default;
 };
 
 CacheConfig make_cache_config(const Layout& layout, int32_t max_rows, int32_t max_seq_len);
 
+// Why a group supports no longer prefix than it does.
+enum class MissReason : uint8_t {
+  kNone,        // it supports all that was asked for
+  kNotCached,   // the next block is not in the cache
+  kWindowGone,  // the blocks of the window before it are not all in the cache
+  kNoSnapshot,  // no state was kept there
+  kUnaligned,   // cut to whole blocks or whole windows of a ring (RING-2)
+};
+std::string_view miss_reason_name(MissReason reason);
+
+// What find_prefix found. Good until the manager changes.
+struct PrefixHit {
+  int32_t num_tokens = 0;  // common to all groups
+  struct Group {
+    int32_t num_tokens = 0;  // what this group alone would support
+    MissReason reason = MissReason::kNone;
+  };
+  std::array<Group, kMaxGroups> groups{};
+  std::vector<PrefixIndex::NodeId> path;  // nodes of the hash blocks found
+};
+
 class CacheManager {
  public:
-  // REQUIRES: num_blocks >= 2, max_rows >= 2, max_seq_len >= 1, max_changes_per_plan >= 1.
+  // REQUIRES: num_blocks >= 2 (and enough for sinks), max_rows >= 2, max_seq_len >= 1, max_changes_per_plan >= 1.
   explicit CacheManager(const CacheConfig& config);
 
+  // ---- rows ----
   // A row for a new request; it has no blocks and no tokens yet.
   bool can_admit() const { return tables_.num_free_rows() > 0; }
-  RowId admit();  // REQUIRES: can_admit().
+  RowId admit(int32_t encoder_tokens = 0);  // REQUIRES: can_admit().
 
   // Room for `num_tokens` more tokens of the row: blocks for every position below num_scheduled + num_tokens, and a
   // RowSpan in the next plan. Several appends to a row before a plan extend one span. With speculation reserve 1 + k.
   bool can_append(RowId row, int32_t num_tokens) const;
-  void append(RowId row, int32_t num_tokens);  // REQUIRES: can_append(row, num_tokens), num_tokens >= 1.
+  void append(RowId row, int32_t num_tokens) {  // REQUIRES: can_append(row, num_tokens), num_tokens >= 1.
+    RowRecord& record = state(row);
+    BZ_CHECK_GE(num_tokens, 1);
+    BZ_CHECK_LE(num_tokens, config_.max_seq_len - record.num_scheduled);
+    if (record.num_scheduled + num_tokens > record.capacity) grow(row, record, record.num_scheduled + num_tokens);
+    if (record.span < 0) {
+      record.span = static_cast<int32_t>(spans_.size());
+      spans_.push_back({row, record.num_scheduled, num_tokens});
+    } else {
+      spans_[static_cast<size_t>(record.span)].query_len += num_tokens;
+    }
+    record.num_scheduled += num_tokens;
+  }
+
+  // The results of steps were read: the row's first num_tokens tokens are in the cache for good. Windows move (KV-2).
+  // REQUIRES: never decreasing, at most what was planned.
+  void set_processed(RowId row, int32_t num_tokens);
+  // The last num_tokens planned tokens were rejected. REQUIRES: they are not processed; the row is not in the next
+  // plan.
+  void rollback(RowId row, int32_t num_tokens);
+
+  // A second row with the same tokens: full blocks are shared, what either may write is copied by the next plan (KV-6).
+  // REQUIRES (both): the row has no tokens in the next plan and is not loading.
+  bool can_fork(RowId row) const;
+  RowId fork(RowId row);
 
   // The row ends (finished, cancelled, preempted). Its blocks are free once the steps in flight are processed.
   void release(RowId row);
 
+  // ---- plans ----
   // Moves what is pending into the plan and numbers it. True: the plan is complete and carries the step's rows. False:
   // more changes are pending than a plan holds; run this one as a change plan (it has no rows) and call again (PAD-10).
   [[nodiscard]] bool take_plan(CachePlan& plan);
-
   // Every plan up to `sequence` has finished on the device. REQUIRES: it was taken; never decreasing.
   void processed(uint64_t sequence);
 
+  // ---- prefix cache ----
+  // The longest prefix that every group supports, the last token excluded: its logits are wanted. Pure.
+  void find_prefix(const PrefixQuery& query, PrefixHit& hit) const;
+  // Admits a row that starts with the hit's tokens, and whether num_tokens more fit then. All hits are taken before any
+  // block is allocated (KV-1). REQUIRES: nothing changed since find_prefix.
+  bool can_admit(const PrefixHit& hit, int32_t num_tokens) const;
+  RowId admit(const PrefixHit& hit, int32_t encoder_tokens = 0);
+  // Offers the row's blocks to later requests: all whole hash blocks of the query that taken plans compute (KV-3). The
+  // query's tokens are the row's, from its first on, none of them speculative.
+  // snapshot: column 0 holds the state after the row's last planned token (false after a verify step).
+  void publish(RowId row, const PrefixQuery& query, bool snapshot = true);
+  void reset_prefix_cache();
+  const PrefixIndex& prefix_index() const { return index_; }
+
+  // ---- transfers ----
+  // Every plan of the row is processed, and a transfer is free. While it runs the row can be released, not appended to.
+  bool can_send(RowId row) const;
+  TransferId send(RowId row, int32_t num_ops, int64_t deadline);
+  // A row without tokens waits for num_tokens of them to be loaded; until done it can only be released.
+  bool can_receive(RowId row, int32_t num_tokens) const;
+  TransferId receive(RowId row, int32_t num_tokens, int32_t num_ops);
+  void begin_op(TransferId id);
+  void finish_op(TransferId id, bool ok);
+  void extend_lease(TransferId id, int64_t deadline);
+  int32_t expire_leases(int64_t now);  // how many sends ended
+  // Gives the id back. REQUIRES: not running. A failed receive leaves the row empty: recompute or release it.
+  void close(TransferId id);
+  const Transfer& transfer(TransferId id) const { return transfers_.at(static_cast<size_t>(id.value())); }
+
+  // ---- what it is like ----
   const CacheConfig& config() const { return config_; }
   int32_t num_blocks() const { return pool_.num_blocks(); }
   int32_t num_free_blocks() const { return pool_.num_free(); }      // can be handed out now
   int32_t num_fenced_blocks() const { return pool_.num_fenced(); }  // free once processed
   int32_t num_used_blocks() const { return pool_.num_owned(); }
-  double usage() const;  // share of the usable blocks that rows own, 0 to 1
+  double usage() const;  // share of the usable blocks that are owned, 0 to 1
   int32_t num_rows_in_use() const { return tables_.num_rows() - 1 - tables_.num_free_rows(); }
   bool is_live(RowId row) const { return tables_.is_claimed(row); }
+  bool is_loading(RowId row) const { return state(row).loading; }
+  bool in_next_plan(RowId row) const { return state(row).span >= 0; }
   int32_t num_scheduled(RowId row) const { return state(row).num_scheduled; }  // tokens appended so far
+  int32_t num_processed(RowId row) const { return state(row).num_processed; }
   // Blocks that a request of so many tokens needs, alone in an empty cache.
   int32_t num_blocks_for(int32_t num_tokens) const;
 
   uint64_t last_sequence() const { return next_sequence_ - 1; }  // of the plan taken last; 0: none yet
   const std::vector<TableChange>& pending_changes() const { return changes_; }
+  const std::vector<BlockCopy>& pending_copies() const { return copies_; }
   const BlockTables& tables() const { return tables_; }
   const BlockPool& pool() const { return pool_; }
+  // Blocks held otherwise than by a row: sinks, sources of pending copies, pins of transfers. With repeats.
+  std::vector<BlockId> other_holds() const;
+  // The columns a row must own now.
+  Columns needed_columns(GroupId group, RowId row) const;
+  // The block in column 0 is shared or cached: it is copied before a step writes it.
+  bool is_frozen(GroupId group, RowId row) const { return (state(row).frozen >> group.value() & 1) != 0; }
 
   uint64_t hash() const;  // of the whole state
   bool operator==(const CacheManager&) const = default;
@@ -83,8 +184,19 @@ class CacheManager {
  private:
   struct RowRecord {
     int32_t num_scheduled = 0;
-    int32_t capacity = 0;  // tokens that fit in the blocks the row has; appends below it touch no table
-    int32_t span = -1;     // index into spans_, -1: not in the next plan
+    int32_t capacity = 0;     // tokens that fit in the blocks the row has; appends below it touch no table
+    int32_t span = -1;        // index into spans_, -1: not in the next plan
+    int32_t num_planned = 0;  // of num_scheduled, in plans that were taken
+    int32_t num_processed = 0;
+    int32_t encoder_tokens = 0;
+    uint32_t frozen = 0;                            // a bit per group
+    bool loading = false;                           // a receive runs
+    int32_t sending = 0;                            // sends that run: nothing may change what they read
+    bool forked = false;                            // the copies of its fork are in no plan yet
+    uint64_t last_sequence = 0;                     // of the row's last plan
+    PrefixIndex::NodeId node = PrefixIndex::kRoot;  // of the last hash block published or hit
+    uint64_t node_serial = 0;
+    int32_t num_published = 0;  // tokens
     bool operator==(const RowRecord&) const = default;
   };
 
@@ -93,16 +205,37 @@ class CacheManager {
     return rows_[static_cast<size_t>(row.value())];
   }
   RowRecord& state(RowId row) { return const_cast<RowRecord&>(std::as_const(*this).state(row)); }
-  void grow(RowId row, RowRecord& record, int32_t num_tokens);
+  const GroupSpec& spec(GroupId group) const { return config_.groups[static_cast<size_t>(group.value())]; }
+  int32_t num_groups() const { return tables_.num_groups(); }
+  RowProgress progress(const RowRecord& r) const { return {r.num_processed, r.num_scheduled, r.encoder_tokens}; }
+
+  RowId new_row(int32_t num_tokens, int32_t encoder_tokens);
+  int32_t count_needed(RowId row, const RowRecord& record, int32_t total, bool* cells_left) const;
+  void grow(RowId row, RowRecord& record, int32_t total);
+  void set_capacity(RowId row, RowRecord& record);
   void drop_span(RowRecord& record);
+  BlockId take_block();               // allocates; a cached block is forgotten
+  void release_block(BlockId block);  // one owner less, fenced by the last plan
+  void copy_block(BlockId from, BlockId to);
+  void share_block(GroupId group, RowId row, int32_t column, BlockId block);
+  void thaw(GroupId group, RowId row, RowRecord& record);
+  BlockId cached_block(const PrefixHit& hit, GroupId group, int32_t end_token) const;
+  int32_t supported_prefix(const PrefixHit& hit, GroupId group, int32_t limit, MissReason* reason) const;
+  void publish_groups(RowId row, RowRecord& record, PrefixIndex::NodeId node, bool snapshot);
+  TransferId new_transfer(TransferKind kind, RowId row, int32_t num_tokens, int32_t num_ops);
+  void settle(Transfer& transfer);  // no operation is left
 
   CacheConfig config_;
   BlockPool pool_;
   BlockTables tables_;
+  PrefixIndex index_;
   std::vector<RowRecord> rows_;       // [max_rows]
   std::vector<TableChange> changes_;  // pending, in order
-  std::vector<BlockCopy> copies_;     // pending
+  std::vector<BlockCopy> copies_;     // pending; each holds a reference to its source
   std::vector<RowSpan> spans_;        // of the next plan
+  std::vector<RowId> forked_;         // rows forked since the last plan
+  std::vector<BlockId> sinks_;        // held for ever, by group then column
+  std::vector<Transfer> transfers_;   // [max_transfers]
   uint64_t next_sequence_ = 1;
 };
 

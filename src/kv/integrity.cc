@@ -17,6 +17,12 @@ class Report {
   std::vector<std::string> lines_;
 };
 
+struct Owners {
+  int32_t all = 0;
+  int32_t rows = 0;     // of those, rows
+  int32_t writers = 0;  // of those, rows that may write it
+};
+
 // Rows that are not claimed, the null row first of all, hold nothing (PAD-3).
 void check_empty_row(const CacheManager& m, RowId row, Report& report) {
   const BlockTables& tables = m.tables();
@@ -26,30 +32,54 @@ void check_empty_row(const CacheManager& m, RowId row, Report& report) {
                    "row {} is not in use but has columns [{}, {}) in group {}", row.value(), tables.first(group, row),
                    tables.width(group, row), g);
     const GroupView view = tables.view(group);
-    for (int32_t c = 0; c < view.max_blocks_per_row; ++c) {
-      report.require(tables.block(group, row, c) == kNullBlock, "row {} is not in use but holds block {} in group {}",
-                     row.value(), tables.block(group, row, c).value(), g);
+    for (int32_t i = 0; i < view.max_blocks_per_row; ++i) {
+      const BlockId block = view.table[static_cast<int64_t>(row.value()) * view.max_blocks_per_row + i];
+      report.require(block == kNullBlock, "row {} is not in use but holds block {} in group {}", row.value(),
+                     block.value(), g);
     }
   }
 }
 
-void check_live_row(const CacheManager& m, RowId row, std::map<uint32_t, int32_t>& owners, Report& report) {
+// Columns from which on a step may still write.
+int32_t first_open_column(const GroupSpec& spec, int32_t num_scheduled, int32_t width) {
+  if (spec.kind == CacheKind::kCross) return width;
+  const int32_t per_block = tokens_per_block(spec);
+  return per_block == 0 ? 0 : sink_columns(spec) + num_scheduled / per_block;
+}
+
+void check_live_row(const CacheManager& m, RowId row, std::map<uint32_t, Owners>& owners, Report& report) {
   const BlockTables& tables = m.tables();
   for (int32_t g = 0; g < tables.num_groups(); ++g) {
     const GroupId group(g);
-    const GroupView view = tables.view(group);
+    const GroupSpec& spec = m.config().groups[static_cast<size_t>(g)];
+    const int32_t cells = tables.max_columns(group);
     const int32_t first = tables.first(group, row), width = tables.width(group, row);
-    report.require(0 <= first && first <= width && width <= view.max_blocks_per_row,
-                   "row {} group {}: columns [{}, {}) of {}", row.value(), g, first, width, view.max_blocks_per_row);
-    report.require(int64_t{width} * view.block_size >= m.num_scheduled(row),
-                   "row {} group {}: {} blocks of {} for {} tokens", row.value(), g, width, view.block_size,
-                   m.num_scheduled(row));
-    for (int32_t c = 0; c < view.max_blocks_per_row; ++c) {
+    report.require(0 <= first && first <= width && width - first <= cells,
+                   "row {} group {}: columns [{}, {}) in {} cells", row.value(), g, first, width, cells);
+    const Columns need = m.needed_columns(group, row);
+    const bool waits = m.is_frozen(group, row) || tokens_per_block(spec) == 0;  // states and rings come with an append
+    report.require((waits && width <= 1) || width >= need.width, "row {} group {}: {} columns, {} needed", row.value(),
+                   g, width, need.width);
+    report.require(first <= need.first, "row {} group {}: first is {}, {} is still needed (KV-2)", row.value(), g,
+                   first, need.first);
+    std::vector<int> used(static_cast<size_t>(cells), 0);
+    const int32_t open = first_open_column(spec, m.num_scheduled(row), width);
+    for (int32_t c = first; c < width; ++c) {
       const BlockId block = tables.block(group, row, c);
-      const bool inside = first <= c && c < width;
-      report.require(inside == (block != kNullBlock), "row {} group {} column {} of [{}, {}) holds block {}",
-                     row.value(), g, c, first, width, block.value());
-      if (block != kNullBlock) ++owners[block.value()];
+      report.require(block != kNullBlock, "row {} group {} column {} of [{}, {}) is null", row.value(), g, c, first,
+                     width);
+      used[static_cast<size_t>(c % cells)] = 1;
+      Owners& o = owners[block.value()];
+      ++o.rows;
+      ++o.all;
+      if (c >= open && !(c == 0 && m.is_frozen(group, row))) ++o.writers;
+    }
+    const GroupView view = tables.view(group);
+    for (int32_t i = 0; i < cells; ++i) {
+      if (used[static_cast<size_t>(i)] != 0) continue;
+      const BlockId block = view.table[row.value() * cells + i];
+      report.require(block == kNullBlock, "row {} group {} cell {} holds block {} but no column", row.value(), g, i,
+                     block.value());
     }
   }
 }
@@ -58,7 +88,7 @@ void check_live_row(const CacheManager& m, RowId row, std::map<uint32_t, int32_t
 
 std::vector<std::string> check_integrity(const CacheManager& m) {
   Report report;
-  std::map<uint32_t, int32_t> owners;
+  std::map<uint32_t, Owners> owners;
   for (int32_t r = 0; r < m.tables().num_rows(); ++r) {
     const RowId row(r);
     if (r != kNullRow.value() && m.is_live(row)) {
@@ -67,12 +97,18 @@ std::vector<std::string> check_integrity(const CacheManager& m) {
       check_empty_row(m, row, report);
     }
   }
+  for (BlockId block : m.other_holds()) ++owners[block.value()].all;
   const BlockPool& pool = m.pool();
   int32_t free = 0, fenced = 0;
   for (int32_t id = 1; id < pool.num_blocks(); ++id) {
     const BlockId block(static_cast<uint32_t>(id));
-    const auto it = owners.find(block.value());
-    const int32_t owned = it == owners.end() ? 0 : it->second;
+    const Owners o = owners[block.value()];
+    const int32_t owned = o.all;
+    report.require(o.writers == 0 || o.rows == 1, "block {}: {} rows hold it and {} may write it (KV-6)", id, o.rows,
+                   o.writers);
+    report.require(o.writers == 0 || !pool.is_cached(block), "block {} is cached but may be written (KV-6)", id);
+    report.require(pool.is_cached(block) == m.prefix_index().names(block), "block {}: cached {}, in the index {}", id,
+                   pool.is_cached(block), m.prefix_index().names(block));
     report.require(pool.ref_count(block) == owned, "block {} has {} references but {} owners", id,
                    pool.ref_count(block), owned);
     report.require(pool.is_free(block) + pool.is_fenced(block) + (owned > 0) == 1,
@@ -93,10 +129,18 @@ TableMirror::TableMirror(const CacheConfig& config) {
   for (int32_t g = 0; g < shape.tables().num_groups(); ++g) {
     const GroupView view = shape.tables().view(GroupId(g));
     const auto rows = static_cast<size_t>(view.num_rows);
-    groups_.push_back({view.max_blocks_per_row,
-                       std::vector<uint32_t>(rows * static_cast<size_t>(view.max_blocks_per_row), 0),
-                       std::vector<uint32_t>(rows, 0), std::vector<uint32_t>(rows, 0)});
+    groups_.push_back({view, std::vector<BlockId>(rows * static_cast<size_t>(view.max_blocks_per_row), kNullBlock),
+                       std::vector<int32_t>(rows, 0), std::vector<int32_t>(rows, 0)});
   }
+}
+
+GroupView TableMirror::view(GroupId group) const {
+  const Group& g = groups_.at(static_cast<size_t>(group.value()));
+  GroupView view = g.shape;
+  view.table = g.blocks.data();
+  view.width = g.width.data();
+  view.first = g.first.data();
+  return view;
 }
 
 void TableMirror::apply(const CachePlan& plan) {
@@ -106,30 +150,17 @@ void TableMirror::apply(const CachePlan& plan) {
     BZ_CHECK(change.row != kNullRow);  // PAD-3: nobody writes the null row
     Group& group = groups_.at(static_cast<size_t>(change.group.value()));
     const auto row = static_cast<size_t>(change.row.value());
+    const auto columns = static_cast<size_t>(group.shape.max_blocks_per_row);
     switch (change.kind) {
       case ChangeKind::kBlock:
-        group.blocks.at(row * static_cast<size_t>(group.max_columns) + static_cast<size_t>(change.column)) =
-            change.value;
+        BZ_CHECK_LT(static_cast<size_t>(change.column), columns);
+        group.blocks.at(row * columns + static_cast<size_t>(change.column)) = BlockId(change.value);
         break;
-      case ChangeKind::kWidth: group.width.at(row) = change.value; break;
-      case ChangeKind::kFirst: group.first.at(row) = change.value; break;
+      case ChangeKind::kWidth: group.width.at(row) = static_cast<int32_t>(change.value); break;
+      case ChangeKind::kFirst: group.first.at(row) = static_cast<int32_t>(change.value); break;
       case ChangeKind::kRowStart: break;
     }
   }
-}
-
-BlockId TableMirror::block(GroupId group, RowId row, int32_t column) const {
-  const Group& g = groups_.at(static_cast<size_t>(group.value()));
-  return BlockId(
-      g.blocks.at(static_cast<size_t>(row.value()) * static_cast<size_t>(g.max_columns) + static_cast<size_t>(column)));
-}
-int32_t TableMirror::width(GroupId group, RowId row) const {
-  return static_cast<int32_t>(
-      groups_.at(static_cast<size_t>(group.value())).width.at(static_cast<size_t>(row.value())));
-}
-int32_t TableMirror::first(GroupId group, RowId row) const {
-  return static_cast<int32_t>(
-      groups_.at(static_cast<size_t>(group.value())).first.at(static_cast<size_t>(row.value())));
 }
 
 std::vector<std::string> check_mirror(const CacheManager& m, const TableMirror& mirror) {
@@ -141,14 +172,15 @@ std::vector<std::string> check_mirror(const CacheManager& m, const TableMirror& 
     for (int32_t r = 0; r < m.tables().num_rows(); ++r) {
       const GroupId group(g);
       const RowId row(r);
-      const int32_t first = m.tables().first(group, row), width = m.tables().width(group, row);
-      report.require(mirror.width(group, row) == width && mirror.first(group, row) == first,
+      const GroupView host = m.tables().view(group), copy = mirror.view(group);
+      const int32_t first = host.first[r], width = host.width[r];
+      report.require(copy.width[r] == width && copy.first[r] == first,
                      "row {} group {}: columns [{}, {}) on the host, [{}, {}) in the mirror", r, g, first, width,
-                     mirror.first(group, row), mirror.width(group, row));
+                     copy.first[r], copy.width[r]);
       for (int32_t c = first; c < width; ++c) {
-        report.require(mirror.block(group, row, c) == m.tables().block(group, row, c),
-                       "row {} group {} column {}: block {} on the host, {} in the mirror", r, g, c,
-                       m.tables().block(group, row, c).value(), mirror.block(group, row, c).value());
+        const BlockId here = block_at(host, row, c), there = block_at(copy, row, c);
+        report.require(here == there, "row {} group {} column {}: block {} on the host, {} in the mirror", r, g, c,
+                       here.value(), there.value());
       }
     }
   }

@@ -16,15 +16,15 @@ class TableMirror {
   void apply(const CachePlan& plan);  // REQUIRES: plan.sequence == the last one + 1
 
   uint64_t sequence() const { return sequence_; }
-  BlockId block(GroupId group, RowId row, int32_t column) const;
-  int32_t width(GroupId group, RowId row) const;
-  int32_t first(GroupId group, RowId row) const;
+  // The tables as device functions see them. Valid while this object lives.
+  GroupView view(GroupId group) const;
+  int32_t width(GroupId group, RowId row) const { return view(group).width[row.value()]; }
 
  private:
   struct Group {
-    int32_t max_columns = 0;
-    std::vector<uint32_t> blocks;
-    std::vector<uint32_t> width, first;
+    GroupView shape{};
+    std::vector<BlockId> blocks;
+    std::vector<int32_t> width, first;
   };
   std::vector<Group> groups_;
   uint64_t sequence_ = 0;

@@ -13,7 +13,8 @@ namespace {
 int64_t entry_bytes(const LayerSpec& spec) { return spec.entry_bytes[0] + spec.entry_bytes[1]; }
 
 bool share_a_table(const LayerSpec& a, const LayerSpec& b) {
-  return a.kind == b.kind && a.window == b.window && a.entry_bytes == b.entry_bytes;
+  return a.kind == b.kind && a.window == b.window && a.ratio == b.ratio && a.capacity == b.capacity &&
+         a.snapshot == b.snapshot && a.sink_tokens == b.sink_tokens;
 }
 
 Status check_specs(const LayoutRequest& request) {

@@ -1,0 +1,74 @@
+// What each cache kind needs, as pure functions of its spec: columns for a row, columns of a table, tokens in a block.
+#pragma once
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kv/spec.h"
+
+namespace bz::kv {
+
+// What bounds every row; fixed at start-up.
+struct RowLimits {
+  int32_t max_seq_len = 0;
+  int32_t max_in_flight = 0;  // tokens scheduled beyond the processed ones, at most
+  int32_t num_spec = 0;       // k: a verify step has 1 + k tokens
+  int32_t max_encoder_tokens = 0;
+};
+
+struct RowProgress {
+  int32_t processed = 0;  // tokens whose step has finished: the next query's position is not below this
+  int32_t scheduled = 0;  // tokens that steps were planned for
+  int32_t encoder_tokens = 0;
+};
+
+struct Columns {
+  int32_t first = 0;
+  int32_t width = 0;
+};
+
+// Tokens that one block covers; 0: the kind's columns do not grow with the tokens.
+constexpr int32_t tokens_per_block(const GroupSpec& spec) {
+  switch (spec.kind) {
+    case CacheKind::kFull:
+    case CacheKind::kSink:
+    case CacheKind::kSlidingWindow:
+    case CacheKind::kChunkedLocal: return spec.block_size * spec.cp_world;
+    case CacheKind::kCompressed: return spec.block_size * spec.ratio;
+    default: return 0;
+  }
+}
+
+constexpr int32_t sink_columns(const GroupSpec& spec) { return ceil_div(spec.sink_tokens, spec.block_size); }
+
+// The first token that a query at `position` or later can see.
+constexpr int32_t first_needed(const GroupSpec& spec, int32_t position) {
+  if (spec.kind == CacheKind::kSlidingWindow) return std::max(0, position - spec.window + 1);
+  if (spec.kind == CacheKind::kChunkedLocal) return position / spec.window * spec.window;
+  return 0;
+}
+
+// The columns a row must own. Only processed tokens move `first` (KV-2).
+constexpr Columns columns_for(const GroupSpec& spec, const RowProgress& row, int32_t num_spec) {
+  if (row.scheduled == 0) return {};
+  switch (spec.kind) {
+    case CacheKind::kRing: return {0, 1};
+    case CacheKind::kState: return {0, 1 + num_spec};
+    case CacheKind::kCross: return {0, ceil_div(row.encoder_tokens, spec.block_size)};
+    case CacheKind::kCompressed: return {0, ceil_div(row.scheduled / spec.ratio, spec.block_size)};
+    default: break;
+  }
+  const int32_t per_block = tokens_per_block(spec);
+  return {first_needed(spec, row.processed) / per_block, sink_columns(spec) + ceil_div(row.scheduled, per_block)};
+}
+
+// Columns of the group's table. A window's rows stay narrow: cells are reused (PAD-2).
+constexpr int32_t max_columns(const GroupSpec& spec, const RowLimits& limits) {
+  const RowProgress longest{0, limits.max_seq_len, limits.max_encoder_tokens};
+  const int32_t all = std::max(1, columns_for(spec, longest, limits.num_spec).width);
+  if (slot_form(spec.kind) != SlotForm::kWindowed) return all;
+  const int64_t live = int64_t{spec.window} - 1 + limits.max_in_flight;
+  return static_cast<int32_t>(std::min<int64_t>(all, ceil_div<int64_t>(live, tokens_per_block(spec)) + 1));
+}
+
+}  // namespace bz::kv
