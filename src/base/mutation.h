@@ -27,10 +27,8 @@ enum class Mutation : uint32_t {
 // The mutations in force, one bit each: several, where harm needs a partner. Set between steps only.
 inline uint32_t g_mutations = 0;
 constexpr uint32_t mutation_bit(Mutation m) { return 1u << static_cast<uint32_t>(m); }
-constexpr bool mutated(Mutation m) {
-  if (__builtin_is_constant_evaluated()) return false;
-  return (g_mutations & mutation_bit(m)) != 0;
-}
+// Not constexpr, so that no initialiser is evaluated at compile time as if nothing were mutated.
+inline bool mutated(Mutation m) { return (g_mutations & mutation_bit(m)) != 0; }
 #else
 BZ_HD constexpr bool mutated(Mutation) { return false; }
 #endif
