@@ -3,6 +3,9 @@
 #include <cstdlib>
 
 #include "ops/cpu/cpu_ops.h"
+#if defined(BZ_CUDA)
+#include "ops/cuda/cuda_ops.h"
+#endif
 
 namespace bz::ops {
 namespace {
@@ -24,8 +27,11 @@ Result<const OpTable*> cpu_table() {
 
 }  // namespace
 
-Result<const OpTable*> op_table_for(device::DeviceKind kind) {
+Result<const OpTable*> op_table_for(device::DeviceKind kind, [[maybe_unused]] bool batch_invariant) {
   if (kind == device::DeviceKind::kCpu) return cpu_table();
+#if defined(BZ_CUDA)
+  if (kind == device::DeviceKind::kCuda) return &cuda::table(batch_invariant);
+#endif
   return invalid_argument("no ops for this device in this build; use --device cpu");
 }
 

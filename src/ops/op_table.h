@@ -36,7 +36,8 @@ struct OpTable {
 };
 
 // The table of a device's backend. CPU: the fastest instruction set this machine has, or the one that BLOCKZERO_ISA
-// names (reference, avx2, avx512-vnni); an unknown or unavailable name is an error.
-Result<const OpTable*> op_table_for(device::DeviceKind kind);
+// names (reference, avx2, avx512-vnni); an unknown or unavailable name is an error. batch_invariant: with PAD-9b, which
+// the CPU's ops always have and the CUDA ops have at a price.
+Result<const OpTable*> op_table_for(device::DeviceKind kind, bool batch_invariant = false);
 
 }  // namespace bz::ops

@@ -35,7 +35,7 @@ class Matmul {
 
   explicit Matmul(const MatmulParams& p) : p_(p), num_blocks_(p.x.cols / kBlock), num_valid_(p.num_valid.get()) {}
 
-  bool direct() const { return num_valid_ <= V::kDirectRows; }
+  bool direct() const { return num_valid_ <= V::kMaxDirect; }
   int columns_per_item() const { return direct() ? 16 : kItemColumns; }
   static bool is_quantized(DType t) { return t == DType::kQ4_0 || t == DType::kQ4_1 || t == DType::kQ8_0; }
 
@@ -95,17 +95,15 @@ class Matmul {
   template <DType T>
   void blocks(const MatmulPart& mp, const ActBlock* acts, int32_t n0, int32_t columns, int32_t begin,
               int32_t end) const {
-    const int chunks = ceil_div(num_blocks_, kChunkBlocks);
-    for (int c = 0, b0 = 0; c < chunks; ++c) {
-      const int b1 = num_blocks_ * (c + 1) / chunks;
+    for (int b0 = 0; b0 < num_blocks_; b0 += kChunkBlocks) {
+      const int count = std::min(kChunkBlocks, num_blocks_ - b0);
       const TileRows rows{acts + int64_t{begin} * num_blocks_ + b0, num_blocks_, mp.out.template row<float>(begin) + n0,
                           mp.out.row_stride};
       if (direct()) {
-        direct_chunk<T>(mp.weight, n0, columns, b0, b1 - b0, rows, end - begin);
+        direct_chunk<T>(mp.weight, n0, columns, b0, count, rows, end - begin);
       } else {
-        panel_chunk<T>(mp.weight, n0, columns, b0, b1 - b0, rows, end - begin);
+        panel_chunk<T>(mp.weight, n0, columns, b0, count, rows, end - begin);
       }
-      b0 = b1;
     }
   }
 
@@ -113,38 +111,42 @@ class Matmul {
   template <DType T>
   struct Group {
     static constexpr int kBytes = WeightBlocks<V, T>::kBytes;
-    Group(const Weight& w, int32_t n0, int columns, int b0, int num_blocks) {
-      const int64_t row_stride = int64_t{w.k} / kBlock * kBytes;
-      rows = w.data + n0 * row_stride + int64_t{b0} * kBytes;
-      stride = row_stride;
+    Group(const Weight& w, int32_t n0, int columns, int b0, int num_blocks, int64_t groups_ahead) {
+      const int64_t stride = int64_t{w.k} / kBlock * kBytes;
+      weights = {w.data + n0 * stride + int64_t{b0} * kBytes, stride, 16 * groups_ahead * stride, scales};
       if (columns < 16) {
         const int64_t bytes = int64_t{num_blocks} * kBytes;
         __builtin_memset(copy, 0, sizeof(copy));
         for (int r = 0; r < columns; ++r) {
-          __builtin_memcpy(copy + r * bytes, rows + r * row_stride, static_cast<size_t>(bytes));
+          __builtin_memcpy(copy + r * bytes, weights.rows + r * stride, static_cast<size_t>(bytes));
         }
-        rows = copy;
-        stride = bytes;
+        weights = {copy, bytes, 0, scales};
       }
-      load_scales<V, T>(rows, stride, num_blocks, scales);
+      if constexpr (WeightBlocks<V, T>::kScalesApart) {
+        collect_f16(weights.rows, weights.stride, kBytes, num_blocks, scales);
+      }
     }
-    const std::byte* rows;
-    int64_t stride;
-    ScaleBlock scales[kChunkBlocks];
+    TileWeights weights;
+    alignas(32) uint16_t scales[kChunkBlocks][16];
     std::byte copy[16 * kChunkBlocks * kBytes];
   };
 
   template <DType T>
-  static void direct_chunk(const Weight& w, int32_t n0, int32_t columns, int b0, int num_blocks, const TileRows& rows,
+  static void direct_chunk(const Weight& w, int32_t n0, int32_t columns, int b0, int num_blocks, TileRows rows,
                            int num_rows) {
-    const Group<T> g(w, n0, columns, b0, num_blocks);
-    direct_rows<T, V::kDirectRows>(g, num_blocks, rows, num_rows, columns);
+    const Group<T> g(w, n0, columns, b0, num_blocks, 1);
+    for (; num_rows > V::kDirectRows; num_rows -= V::kDirectRows) {
+      direct_tile<V, T, V::kDirectRows>(g.weights, num_blocks, rows, columns);
+      rows.acts += V::kDirectRows * rows.act_stride;
+      rows.out += V::kDirectRows * rows.out_stride;
+    }
+    direct_rows<T, V::kDirectRows>(g.weights, num_blocks, rows, num_rows, columns);
   }
   template <DType T, int R>
-  static void direct_rows(const Group<T>& g, int num_blocks, const TileRows& rows, int num_rows, int columns) {
+  static void direct_rows(const TileWeights& w, int num_blocks, const TileRows& rows, int num_rows, int columns) {
     if constexpr (R > 0) {
-      if (num_rows < R) return direct_rows<T, R - 1>(g, num_blocks, rows, num_rows, columns);
-      direct_tile<V, T, R>(g.rows, g.stride, g.scales, num_blocks, 16 * g.stride, rows, columns);
+      if (num_rows < R) return direct_rows<T, R - 1>(w, num_blocks, rows, num_rows, columns);
+      direct_tile<V, T, R>(w, num_blocks, rows, columns);
     }
   }
 
@@ -154,8 +156,8 @@ class Matmul {
     PanelBlock panel[V::kPanelGroups * kChunkBlocks];
     const int groups = ceil_div(columns, 16);
     for (int g = 0; g < groups; ++g) {
-      const Group<T> group(w, n0 + 16 * g, std::min(16, columns - 16 * g), b0, num_blocks);
-      unpack_panel<V, T>(group.rows, group.stride, group.scales, num_blocks, panel + g * num_blocks);
+      const Group<T> group(w, n0 + 16 * g, std::min(16, columns - 16 * g), b0, num_blocks, V::kPanelGroups);
+      unpack_panel<V, T>(group.weights, num_blocks, panel + g * num_blocks);
     }
     panel_groups<WeightBlocks<V, T>::kHasMin, V::kPanelGroups>(panel, groups, num_blocks, rows, num_rows,
                                                                columns - 16 * (groups - 1));

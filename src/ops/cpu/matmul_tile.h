@@ -15,6 +15,35 @@ struct TileRows {
   int64_t out_stride;  // floats
 };
 
+// Sixteen weight rows, from one block on. `next`: how far ahead the rows of the work to come lie, for prefetching.
+struct TileWeights {
+  const std::byte* rows;
+  int64_t stride;
+  int64_t next;
+  const uint16_t (*scales)[16];  // [block]; only for types with kScalesApart
+};
+
+// Prefetches what lies `next` behind bytes [begin, end) of the 16 rows.
+BZ_VEC void prefetch_rows(const TileWeights& w, int begin, int end) {
+  for (int at = (begin + 63) / 64 * 64; at < end; at += 64) {
+    const std::byte* p = w.rows + w.next + at;
+    for (int r = 0; r < 16; ++r, p += w.stride) __builtin_prefetch(p);
+  }
+}
+
+// Calls step(tag of the number of blocks, first block) for runs of W::kRun blocks, then for the rest.
+template <class W, class Step>
+BZ_VEC void for_each_run_of_blocks(int num_blocks, Step&& step) {
+  int b = 0;
+  for (; b + W::kRun <= num_blocks; b += W::kRun) step.template operator()<W::kRun>(b);
+  if constexpr (W::kRun > 2) {
+    for (; b + 2 <= num_blocks; b += 2) step.template operator()<2>(b);
+  }
+  if constexpr (W::kRun > 1) {
+    for (; b < num_blocks; ++b) step.template operator()<1>(b);
+  }
+}
+
 // The end of a block for one row and 16 columns.
 template <class V, bool HasMin>
 BZ_VEC typename V::F block_step(typename V::F acc, typename V::I sum, const ActBlock& act, typename V::F d,
@@ -27,11 +56,11 @@ BZ_VEC typename V::F block_step(typename V::F acc, typename V::I sum, const ActB
 // ---- direct ----
 
 // sums[r][chain] += the products of one part of a block. One row alone is cut into four chains to hide latency.
-template <class V, class W, int Part, int R, int Chains>
-BZ_VEC void dot_part(const W& w, const ActBlock* acts, int64_t act_stride, typename V::I (&sums)[R][Chains]) {
+template <class V, class Run, int Block, int Part, int R, int Chains>
+BZ_VEC void dot_part(const Run& w, const ActBlock* acts, int64_t act_stride, typename V::I (&sums)[R][Chains]) {
   BZ_UNROLL
   for (int j = 0; j < 4; ++j) {
-    const auto pair = W::template pair<Part>(w, j);
+    const auto pair = Run::template pair<Block, Part>(w, j);
     BZ_UNROLL
     for (int r = 0; r < R; ++r) {
       auto& sum = sums[r][Part % Chains];
@@ -40,41 +69,43 @@ BZ_VEC void dot_part(const W& w, const ActBlock* acts, int64_t act_stride, typen
   }
 }
 
-template <class V, DType T, int R>
-[[gnu::noinline]] void direct_tile(const std::byte* rows, int64_t stride, const ScaleBlock* scales, int num_blocks,
-                                   int64_t prefetch, const TileRows& t, int columns) {
-  using W = WeightBlocks<V, T>;
+template <class V, class Run, bool HasMin, int Block, int B, int R>
+BZ_VEC void direct_blocks(const Run& w, const ActBlock* acts, int64_t act_stride, typename V::F (&acc)[R]) {
   constexpr int kChains = R == 1 ? 4 : R == 2 ? 2 : 1;
+  typename V::I sums[R][kChains];
+  BZ_UNROLL
+  for (int r = 0; r < R; ++r) {
+    BZ_UNROLL
+    for (int c = 0; c < kChains; ++c) sums[r][c] = V::zero_i();
+  }
+  dot_part<V, Run, Block, 0, R, kChains>(w, acts, act_stride, sums);
+  dot_part<V, Run, Block, 1, R, kChains>(w, acts, act_stride, sums);
+  dot_part<V, Run, Block, 2, R, kChains>(w, acts, act_stride, sums);
+  dot_part<V, Run, Block, 3, R, kChains>(w, acts, act_stride, sums);
+  const auto d = Run::template d<Block>(w), m = Run::template m<Block>(w);
+  BZ_UNROLL
+  for (int r = 0; r < R; ++r) {
+    auto sum = sums[r][0];
+    BZ_UNROLL
+    for (int c = 1; c < kChains; ++c) sum = V::add_i32(sum, sums[r][c]);
+    acc[r] = block_step<V, HasMin>(acc[r], sum, acts[r * act_stride], d, m);
+  }
+  if constexpr (Block + 1 < B) direct_blocks<V, Run, HasMin, Block + 1, B, R>(w, acts + 1, act_stride, acc);
+}
+
+template <class V, DType T, int R>
+[[gnu::noinline]] void direct_tile(const TileWeights& w, int num_blocks, const TileRows& t, int columns) {
+  using W = WeightBlocks<V, T>;
   typename V::F acc[R];
   BZ_UNROLL
   for (int r = 0; r < R; ++r) acc[r] = V::load_n(t.out + r * t.out_stride, columns);
-  for (int b = 0; b < num_blocks; ++b, rows += W::kBytes) {
-    if (b % (64 / W::kBytes) == 0) {
-      const std::byte* next = rows + prefetch;
-      for (int r = 0; r < 16; ++r, next += stride) __builtin_prefetch(next);
-    }
-    W w;
-    W::load(w, rows, stride);
-    typename V::I sums[R][kChains];
-    BZ_UNROLL
-    for (int r = 0; r < R; ++r) {
-      BZ_UNROLL
-      for (int c = 0; c < kChains; ++c) sums[r][c] = V::zero_i();
-    }
-    const ActBlock* acts = t.acts + b;
-    dot_part<V, W, 0, R, kChains>(w, acts, t.act_stride, sums);
-    dot_part<V, W, 1, R, kChains>(w, acts, t.act_stride, sums);
-    dot_part<V, W, 2, R, kChains>(w, acts, t.act_stride, sums);
-    dot_part<V, W, 3, R, kChains>(w, acts, t.act_stride, sums);
-    const auto d = V::load_f16(scales[b].d), m = W::kHasMin ? V::load_f16(scales[b].m) : V::zero();
-    BZ_UNROLL
-    for (int r = 0; r < R; ++r) {
-      auto sum = sums[r][0];
-      BZ_UNROLL
-      for (int c = 1; c < kChains; ++c) sum = V::add_i32(sum, sums[r][c]);
-      acc[r] = block_step<V, W::kHasMin>(acc[r], sum, acts[r * t.act_stride], d, m);
-    }
-  }
+  for_each_run_of_blocks<W>(num_blocks, [&]<int B>(int b) __attribute__((always_inline)) {
+    using Run = typename W::template Run<B>;
+    prefetch_rows(w, b * W::kBytes, (b + B) * W::kBytes);
+    Run run;
+    Run::load(run, w.rows + b * W::kBytes, w.stride, w.scales + b);
+    direct_blocks<V, Run, W::kHasMin, 0, B, R>(run, t.acts + b, t.act_stride, acc);
+  });
   BZ_UNROLL
   for (int r = 0; r < R; ++r) V::store_n(t.out + r * t.out_stride, acc[r], columns);
 }
@@ -88,26 +119,33 @@ struct alignas(64) PanelBlock {
   float m[16];
 };
 
-template <class V, class W, int Part>
-BZ_VEC void unpack_part(const W& w, PanelBlock& out) {
+template <class V, class Run, int Block, int Part>
+BZ_VEC void unpack_part(const Run& w, PanelBlock& out) {
   BZ_UNROLL
-  for (int j = 0; j < 4; ++j) V::store_i(out.pairs[4 * Part + j], W::template pair<Part>(w, j));
+  for (int j = 0; j < 4; ++j) V::store_i(out.pairs[4 * Part + j], Run::template pair<Block, Part>(w, j));
+}
+
+template <class V, class Run, bool HasMin, int Block, int B>
+BZ_VEC void unpack_blocks(const Run& w, PanelBlock* out) {
+  unpack_part<V, Run, Block, 0>(w, *out);
+  unpack_part<V, Run, Block, 1>(w, *out);
+  unpack_part<V, Run, Block, 2>(w, *out);
+  unpack_part<V, Run, Block, 3>(w, *out);
+  V::store(out->d, Run::template d<Block>(w));
+  if constexpr (HasMin) V::store(out->m, Run::template m<Block>(w));
+  if constexpr (Block + 1 < B) unpack_blocks<V, Run, HasMin, Block + 1, B>(w, out + 1);
 }
 
 template <class V, DType T>
-[[gnu::noinline]] void unpack_panel(const std::byte* rows, int64_t stride, const ScaleBlock* scales, int num_blocks,
-                                    PanelBlock* out) {
+[[gnu::noinline]] void unpack_panel(const TileWeights& w, int num_blocks, PanelBlock* out) {
   using W = WeightBlocks<V, T>;
-  for (int b = 0; b < num_blocks; ++b, rows += W::kBytes, ++out) {
-    W w;
-    W::load(w, rows, stride);
-    unpack_part<V, W, 0>(w, *out);
-    unpack_part<V, W, 1>(w, *out);
-    unpack_part<V, W, 2>(w, *out);
-    unpack_part<V, W, 3>(w, *out);
-    V::store(out->d, V::load_f16(scales[b].d));
-    if constexpr (W::kHasMin) V::store(out->m, V::load_f16(scales[b].m));
-  }
+  for_each_run_of_blocks<W>(num_blocks, [&]<int B>(int b) __attribute__((always_inline)) {
+    using Run = typename W::template Run<B>;
+    prefetch_rows(w, b * W::kBytes, (b + B) * W::kBytes);
+    Run run;
+    Run::load(run, w.rows + b * W::kBytes, w.stride, w.scales + b);
+    unpack_blocks<V, Run, W::kHasMin, 0, B>(run, out + b);
+  });
 }
 
 // Group g's panel at panel + g * panel_stride, its columns at out + 16 * g; `columns` counts those of the last group.

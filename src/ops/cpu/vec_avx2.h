@@ -13,6 +13,7 @@ struct Avx2 {
 
   // Shapes of register tiles (16 registers).
   static constexpr int kDirectRows = 4;
+  static constexpr int kMaxDirect = 4;  // the most token rows for which that beats unpacking a panel
   static constexpr int kPanelRows = 4;
   static constexpr int kPanelGroups = 1;
   static constexpr int kFloatRows = 2;
@@ -154,6 +155,11 @@ struct Avx2 {
     asm("" : "+x"(acc.lo), "+x"(acc.hi));
     return acc;
   }
+  BZ_VEC F f16_low(I a) {
+    const __m256i m = _mm256_set1_epi32(0xffff);
+    return half_lanes(_mm256_and_si256(a.lo, m), _mm256_and_si256(a.hi, m));
+  }
+  BZ_VEC F f16_high(I a) { return half_lanes(_mm256_srli_epi32(a.lo, 16), _mm256_srli_epi32(a.hi, 16)); }
   BZ_VEC void load_rows(const std::byte* p, int64_t stride, I (&t)[4]) {
     __m256i lo[4], hi[4];
     load_rows8(p, stride, lo);
@@ -171,6 +177,11 @@ struct Avx2 {
   }
 
  private:
+  // 16 halves, each alone in 32 bits.
+  BZ_VEC F half_lanes(__m256i lo, __m256i hi) {
+    const __m256i h = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xD8);
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(h)), _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1))};
+  }
   BZ_VEC __m256 rotate8(__m256 a, const float* c, const float* s) {
     const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
     const __m256 cc = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(c)), twice);

@@ -13,6 +13,7 @@ struct Avx512 {
 
   // Shapes of register tiles (32 registers).
   static constexpr int kDirectRows = 8;    // matmul straight from GGUF blocks: token rows
+  static constexpr int kMaxDirect = 8;     // the most token rows for which that beats unpacking a panel
   static constexpr int kPanelRows = 6;     // matmul over an unpacked panel: token rows ...
   static constexpr int kPanelGroups = 2;   // ... times groups of 16 columns
   static constexpr int kFloatRows = 4;     // matmul of plain types: token rows ...
@@ -142,6 +143,15 @@ struct Avx512 {
     __builtin_memcpy(&pair, p, 4);
     return {_mm512_dpwssd_epi32(acc.v, a.v, _mm512_set1_epi32(pair))};
   }
+  // The f16 in the low (high) half of each 32-bit lane.
+  BZ_VEC F f16_low(I a) {
+    return halves(a, _mm512_setr_epi32(0x20000, 0x60004, 0xa0008, 0xe000c, 0x120010, 0x160014, 0x1a0018, 0x1e001c, 0, 0,
+                                       0, 0, 0, 0, 0, 0));
+  }
+  BZ_VEC F f16_high(I a) {
+    return halves(a, _mm512_setr_epi32(0x30001, 0x70005, 0xb0009, 0xf000d, 0x130011, 0x170015, 0x1b0019, 0x1f001d, 0, 0,
+                                       0, 0, 0, 0, 0, 0));
+  }
   // t[j], lane r = the j-th 4 bytes of the 16 at p + r * stride.
   BZ_VEC void load_rows(const std::byte* p, int64_t stride, I (&t)[4]) {
     __m512i z[4];
@@ -170,6 +180,9 @@ struct Avx512 {
   }
 
  private:
+  BZ_VEC F halves(I a, __m512i words) {
+    return {_mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_permutexvar_epi16(words, a.v)))};
+  }
   BZ_VEC __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
   BZ_VEC __m128i row(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
   BZ_VEC __m256 low(__m512 a) { return _mm512_castps512_ps256(a); }

@@ -5,6 +5,7 @@
 
 namespace bz::ops::cuda {
 
-const OpTable& table();
+// batch_invariant: no bit of a row depends on its batch mates (PAD-9b).
+const OpTable& table(bool batch_invariant);
 
 }  // namespace bz::ops::cuda

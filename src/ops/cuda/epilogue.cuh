@@ -21,8 +21,8 @@ __device__ inline void store_rope(const LinearParams& p, const RowPair& r, int t
     out[r.row1] = live ? y1 : 0.0f;
     return;
   }
-  const kv::SlotId slot = live ? p.slots[t] : kv::kPadSlot;
-  if (slot == kv::kPadSlot) return;
+  if (!live || p.slots[t] == kv::kPadSlot) return;
+  const kv::SlotId slot = p.slots[t];
   std::byte* entry = kv.base + kv::entry_offset(r.part == 1 ? kv.k : kv.v, slot).value();
   store_kv(kv.dtype, entry, r.row0, y0);
   store_kv(kv.dtype, entry, r.row1, y1);

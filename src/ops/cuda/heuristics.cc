@@ -1,6 +1,7 @@
 // Which kernel, which grid: pure functions of shapes.
 #include <algorithm>
 
+#include "ops/cuda/attention.h"
 #include "ops/cuda/linear.h"
 
 namespace bz::ops::cuda {
@@ -22,6 +23,17 @@ MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t
   return c;
 }
 
-bool prefer_mma(DType, int32_t) { return false; }
+bool prefer_mma(DType, int32_t, bool) { return false; }
+
+int choose_attention_cluster(int32_t tokens, int32_t num_kv_heads, int64_t max_position, bool invariant) {
+  constexpr int64_t kWantedCtas = 2 * 132;
+  constexpr int64_t kPositionsPerCta = 64;  // fewer than a run for every warp would idle
+  int cluster = 1;
+  while (cluster < 8 && cluster * kPositionsPerCta < max_position &&
+         (invariant || int64_t{tokens} * num_kv_heads * cluster < kWantedCtas)) {
+    cluster *= 2;
+  }
+  return cluster;
+}
 
 }  // namespace bz::ops::cuda

@@ -18,6 +18,10 @@ void gather_rows(device::Stream& stream, const GatherRowsParams& p);
 void sample_greedy(device::Stream& stream, const SampleParams& p);
 void sample_random(device::Stream& stream, const SampleParams& p);
 
+// Of a batch-invariant table (PAD-9b): the same results to the bit whatever the number of tokens.
+void matmul_invariant(device::Stream& stream, const MatmulParams& p);
+void attention_invariant(device::Stream& stream, const AttentionParams& p);
+
 size_t sample_scratch_bytes(int32_t rows, int32_t vocab);
 
 }  // namespace bz::ops::cuda

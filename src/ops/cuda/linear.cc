@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kNumSms = 132;
 
-void run(device::Stream& stream, const char* op, DType dtype, LinearParams& p) {
+void run(device::Stream& stream, const char* op, DType dtype, LinearParams& p, [[maybe_unused]] bool invariant) {
   p.num_pairs = count_pairs(p);
   const MatvecConfig config = choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms);
   switch (dtype) {
@@ -41,10 +41,8 @@ void add_part(LinearParams& p, const Weight& w, const TensorRef& out) {
   p.parts[p.num_parts++] = {w.data, w.n, static_cast<float*>(out.data), out.row_stride};
 }
 
-}  // namespace
-
 // Parts of one type share a launch.
-void matmul(device::Stream& stream, const MatmulParams& m) {
+void run_matmul(device::Stream& stream, const MatmulParams& m, bool invariant) {
   check(m);
   for (int first = 0; first < m.num_parts;) {
     LinearParams p = linear_of(m.x, m.num_valid);
@@ -54,8 +52,13 @@ void matmul(device::Stream& stream, const MatmulParams& m) {
       add_part(p, m.parts[first].weight, m.parts[first].out);
       ++first;
     }
-    run(stream, "matmul", dtype, p);
+    run(stream, "matmul", dtype, p, invariant);
   }
 }
+
+}  // namespace
+
+void matmul(device::Stream& stream, const MatmulParams& m) { run_matmul(stream, m, false); }
+void matmul_invariant(device::Stream& stream, const MatmulParams& m) { run_matmul(stream, m, true); }
 
 }  // namespace bz::ops::cuda

@@ -83,6 +83,7 @@ struct MatvecConfig {
   int32_t num_ctas = 1;        // along the weight rows
 };
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
-bool prefer_mma(DType dtype, int32_t tokens);
+// invariant: the choice may not depend on the number of tokens (PAD-9b).
+bool prefer_mma(DType dtype, int32_t tokens, bool invariant);
 
 }  // namespace bz::ops::cuda

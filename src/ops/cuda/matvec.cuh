@@ -73,7 +73,7 @@ __device__ inline void stage_x(const LinearParams& p, int first_token, int num_v
     for (int i = static_cast<int>(threadIdx.x); i < num_quads; i += kMatvecThreads) {
       float4 v = {0, 0, 0, 0};
       if (live) v = *reinterpret_cast<const float4*>(p.x + token * p.x_stride + 4 * i);
-      sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+      sum = fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
       if (p.norm_weight != nullptr) {
         const float4 g = __ldg(reinterpret_cast<const float4*>(p.norm_weight) + i);
         v = {v.x * g.x, v.y * g.y, v.z * g.z, v.w * g.w};

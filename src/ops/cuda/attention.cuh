@@ -1,0 +1,312 @@
+// Paged attention of single tokens, grouped-query: decode steps, and prompts token by token.
+//
+// A cluster of ctas shares one (token, KV head, up to GT query heads). Positions are walked in runs of 16, run r by warp
+// r % (warps of the cluster): a split at absolute positions (PAD-9b at a given cluster size). Inside a warp, hd / 8 lanes
+// hold one position, so a warp reads 32 * 16 bytes of K and of V at once; every lane keeps its own maximum, sum and
+// output of the positions its group saw. They are merged at the end in a fixed order: lanes, warps, ctas.
+//
+// A row with seq_len 0 reads nothing and writes zeros here (PAD-5); a null block is skipped, never read (PAD-7).
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include "ops/cuda/device.cuh"
+#include "ops/cuda/launch.h"
+
+namespace bz::ops::cuda {
+
+inline constexpr int kAttentionWarps = 4;
+inline constexpr int kRun = 16;  // positions
+
+// Eight elements of the cache as floats.
+template <DType T>
+struct KvVec;
+template <>
+struct KvVec<DType::kBF16> {
+  uint4 raw{};
+  __device__ void load(const std::byte* p) { raw = *reinterpret_cast<const uint4*>(p); }
+  __device__ void get(float* f) const {
+    const uint32_t w[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) f[2 * i] = __uint_as_float(w[i] << 16), f[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+  }
+};
+template <>
+struct KvVec<DType::kF16> {
+  uint4 raw{};
+  __device__ void load(const std::byte* p) { raw = *reinterpret_cast<const uint4*>(p); }
+  __device__ void get(float* f) const {
+    const uint32_t w[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 v = __half22float2(*reinterpret_cast<const __half2*>(&w[i]));
+      f[2 * i] = v.x, f[2 * i + 1] = v.y;
+    }
+  }
+};
+template <>
+struct KvVec<DType::kF32> {
+  float4 a{}, b{};
+  __device__ void load(const std::byte* p) {
+    a = reinterpret_cast<const float4*>(p)[0];
+    b = reinterpret_cast<const float4*>(p)[1];
+  }
+  __device__ void get(float* f) const {
+    f[0] = a.x, f[1] = a.y, f[2] = a.z, f[3] = a.w, f[4] = b.x, f[5] = b.y, f[6] = b.z, f[7] = b.w;
+  }
+};
+template <DType T>
+inline constexpr int kKvBytes = T == DType::kF32 ? 4 : 2;
+
+// Running softmax of GT heads over some positions, eight output dimensions.
+template <int GT>
+struct Softmax {
+  float max[GT];
+  float sum[GT];
+  float out[GT][8];
+
+  __device__ void clear() {
+#pragma unroll
+    for (int g = 0; g < GT; ++g) {
+      max[g] = -INFINITY;
+      sum[g] = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) out[g][i] = 0;
+    }
+  }
+  // Takes in another one's values of head g. -inf on both sides: saw nothing, stays zero.
+  __device__ void merge(int g, float other_max, float other_sum, const float* other_out) {
+    const float m = fmaxf(max[g], other_max);
+    const float mine = max[g] == -INFINITY ? 0.0f : exp2f(max[g] - m);
+    const float theirs = other_max == -INFINITY ? 0.0f : exp2f(other_max - m);
+    max[g] = m;
+    sum[g] = sum[g] * mine + other_sum * theirs;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) out[g][i] = out[g][i] * mine + other_out[i] * theirs;
+  }
+};
+
+// Scores are kept times log2(e): exp2 is one instruction.
+inline constexpr float kLog2e = 1.44269504088896340736f;
+
+template <DType T, int HD, int GT>
+struct AttentionTile {
+  static constexpr int kLanes = HD / 8;             // of one position
+  static constexpr int kGroups = kWarp / kLanes;    // positions a warp holds at once
+  static constexpr int kRounds = (kRun + kGroups - 1) / kGroups;  // to cover a run
+  static constexpr int kAtOnce = kRounds < 4 ? kRounds : 4;       // rounds whose loads are in flight together
+
+  float q[GT][8];
+  Softmax<GT> softmax;
+
+  // A run's positions [begin, end) of the block whose K and V pages start at k and v; `first` is the offset of the run's
+  // first position inside the block.
+  __device__ void run(const KvLayer& layer, const std::byte* k, const std::byte* v, int first, int begin, int end) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int64_t dim_offset = lane % kLanes * 8 * kKvBytes<T>;
+#pragma unroll
+    for (int round0 = 0; round0 < kRounds; round0 += kAtOnce) {
+      KvVec<T> keys[kAtOnce], values[kAtOnce];
+      bool seen[kAtOnce];
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) {
+        const int i = (round0 + r) * kGroups + lane / kLanes;
+        seen[r] = i >= begin && i < end;  // what does not count is not read (PAD-7)
+        if (!seen[r]) continue;
+        keys[r].load(k + (first + i) * layer.k.entry_bytes + dim_offset);
+        values[r].load(v + (first + i) * layer.v.entry_bytes + dim_offset);
+      }
+      absorb(keys, values, seen);
+    }
+  }
+
+  __device__ void absorb(const KvVec<T> (&keys)[kAtOnce], const KvVec<T> (&values)[kAtOnce],
+                         const bool (&seen)[kAtOnce]) {
+    float score[GT][kAtOnce];
+#pragma unroll
+    for (int r = 0; r < kAtOnce; ++r) {
+      float key[8];
+      keys[r].get(key);
+#pragma unroll
+      for (int g = 0; g < GT; ++g) {
+        float s = 0;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) s = fmaf(q[g][i], key[i], s);
+#pragma unroll
+        for (int offset = kLanes / 2; offset > 0; offset /= 2) s += __shfl_xor_sync(0xffffffffu, s, offset);
+        score[g][r] = seen[r] ? s : -INFINITY;
+      }
+    }
+    float weight[GT][kAtOnce];
+#pragma unroll
+    for (int g = 0; g < GT; ++g) {
+      float m = softmax.max[g];
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) m = fmaxf(m, score[g][r]);
+      const float keep = softmax.max[g] == -INFINITY ? 0.0f : exp2f(softmax.max[g] - m);
+      softmax.max[g] = m;
+      softmax.sum[g] *= keep;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) softmax.out[g][i] *= keep;
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) {
+        weight[g][r] = seen[r] ? exp2f(score[g][r] - m) : 0.0f;
+        softmax.sum[g] += weight[g][r];
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kAtOnce; ++r) {
+      float value[8];
+      values[r].get(value);
+#pragma unroll
+      for (int g = 0; g < GT; ++g) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) softmax.out[g][i] = fmaf(weight[g][r], value[i], softmax.out[g][i]);
+      }
+    }
+  }
+
+  // Afterwards every lane holds the warp's whole, of its eight dimensions.
+  __device__ void merge_lanes() {
+#pragma unroll
+    for (int offset = kLanes; offset < kWarp; offset *= 2) {
+#pragma unroll
+      for (int g = 0; g < GT; ++g) {
+        float other[8];
+        const float m = __shfl_xor_sync(0xffffffffu, softmax.max[g], offset);
+        const float s = __shfl_xor_sync(0xffffffffu, softmax.sum[g], offset);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) other[i] = __shfl_xor_sync(0xffffffffu, softmax.out[g][i], offset);
+        softmax.merge(g, m, s, other);
+      }
+    }
+  }
+};
+
+// One warp's or cta's partial result in shared memory.
+template <int HD, int GT>
+struct AttentionPartial {
+  float max[GT];
+  float sum[GT];
+  float out[GT][HD];
+};
+
+// Grid: (cluster, KV heads * chunks of GT query heads, tokens).
+template <DType T, int HD, int GT>
+__global__ void __launch_bounds__(kAttentionWarps* kWarp)
+    attention_kernel(const __grid_constant__ AttentionParams p, int cluster_size) {
+  using Tile = AttentionTile<T, HD, GT>;
+  __shared__ AttentionPartial<HD, GT> partial[kAttentionWarps];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int rank = static_cast<int>(blockIdx.x);
+  const int heads_per_kv = p.num_heads / p.layer.num_kv_heads;
+  const int chunks = (heads_per_kv + GT - 1) / GT;
+  const int kv_head = static_cast<int>(blockIdx.y) / chunks;
+  const int first_in_kv = static_cast<int>(blockIdx.y) % chunks * GT;
+  const int first_head = kv_head * heads_per_kv + first_in_kv;
+  const int num_heads = min(GT, heads_per_kv - first_in_kv);
+  const int token = static_cast<int>(blockIdx.z);
+  let_next_start();
+  wait_for_previous();
+
+  Tile tile;
+  tile.softmax.clear();
+  const int batch_row = p.view.token_row[token];
+  const int dim = lane % Tile::kLanes * 8;
+  if (row_is_live(p.view, batch_row)) {
+#pragma unroll
+    for (int g = 0; g < GT; ++g) {
+      const float* q = p.q.row<float>(token) + (first_head + min(g, num_heads - 1)) * HD + dim;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) tile.q[g][i] = q[i] * (p.scale * kLog2e);
+    }
+    const kv::GroupView& view = p.view.groups[p.group].view;
+    const kv::RowId row(p.view.row_index[batch_row]);
+    const VisibleRange range = visible_range(p.view, p.group, batch_row, token);
+    const int64_t head_offset = static_cast<int64_t>(kv_head) * HD * kKvBytes<T>;
+    const int num_warps = cluster_size * kAttentionWarps;
+    const int bs = view.block_size;
+    // Runs are cut at block borders, so that one lookup serves a run, whatever the block size.
+    const int runs_per_block = (bs + kRun - 1) / kRun;
+    const int first_column = range.begin / bs;
+    const int first_run = first_column * runs_per_block + range.begin % bs / kRun;
+    int run = first_run / num_warps * num_warps + rank * kAttentionWarps + warp;
+    if (run < first_run) run += num_warps;
+    for (;; run += num_warps) {
+      const int column = run / runs_per_block;
+      const int first = run % runs_per_block * kRun;  // inside the block
+      const int position = column * bs + first;
+      if (position >= range.end) break;
+      const kv::BlockId block = kv::block_at(view, row, column);
+      if (block == kv::kNullBlock) continue;
+      const int begin = max(range.begin - position, 0);
+      const int end = min(min(range.end - position, bs - first), kRun);
+      tile.run(p.layer, p.layer.base + kv::page_offset(p.layer.k, block).value() + head_offset,
+               p.layer.base + kv::page_offset(p.layer.v, block).value() + head_offset, first, begin, end);
+    }
+  }
+  tile.merge_lanes();
+  if (lane < Tile::kLanes) {
+#pragma unroll
+    for (int g = 0; g < GT; ++g) {
+      if (lane == 0) {
+        partial[warp].max[g] = tile.softmax.max[g];
+        partial[warp].sum[g] = tile.softmax.sum[g];
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) partial[warp].out[g][dim + i] = tile.softmax.out[g][i];
+    }
+  }
+  __syncthreads();
+#if __CUDA_ARCH__ >= 900
+  if (cluster_size > 1) cooperative_groups::this_cluster().sync();
+#endif
+  // The first cta merges every warp of the cluster, in order; head g by warp g % warps.
+  if (rank == 0) {
+    for (int i = static_cast<int>(threadIdx.x); i < num_heads * HD; i += kAttentionWarps * kWarp) {
+      const int g = i / HD, d = i % HD;
+      float m = -INFINITY, sum = 0, out = 0;
+      for (int c = 0; c < cluster_size; ++c) {
+        const AttentionPartial<HD, GT>* from = partial;
+#if __CUDA_ARCH__ >= 900
+        if (c > 0) from = cooperative_groups::this_cluster().map_shared_rank(partial, static_cast<unsigned>(c));
+#endif
+#pragma unroll
+        for (int w = 0; w < kAttentionWarps; ++w) {
+          const float other = from[w].max[g];
+          if (other == -INFINITY) continue;
+          const float both = fmaxf(m, other);
+          const float mine = m == -INFINITY ? 0.0f : exp2f(m - both);
+          const float theirs = exp2f(other - both);
+          m = both;
+          sum = sum * mine + from[w].sum[g] * theirs;
+          out = out * mine + from[w].out[g][d] * theirs;
+        }
+      }
+      p.out.row<float>(token)[(first_head + g) * HD + d] = sum == 0.0f ? 0.0f : out / sum;  // no 0/0
+    }
+  }
+#if __CUDA_ARCH__ >= 900
+  if (cluster_size > 1) cooperative_groups::this_cluster().sync();  // shared memory lives until it was read
+#endif
+}
+
+template <DType T, int HD>
+void launch_attention(device::Stream& stream, const AttentionParams& p, int cluster) {
+  const int heads_per_kv = p.num_heads / p.layer.num_kv_heads;
+  const int gt = heads_per_kv <= 4 ? heads_per_kv : 4;
+  LaunchShape shape;
+  shape.grid = {static_cast<unsigned>(cluster),
+                static_cast<unsigned>(p.layer.num_kv_heads * ((heads_per_kv + gt - 1) / gt)),
+                static_cast<unsigned>(p.q.rows)};
+  shape.cta = kAttentionWarps * kWarp;
+  shape.cluster = cluster;
+  switch (gt) {
+    case 1: return launch(stream, "attention", attention_kernel<T, HD, 1>, shape, p, cluster);
+    case 2: return launch(stream, "attention", attention_kernel<T, HD, 2>, shape, p, cluster);
+    case 3: return launch(stream, "attention", attention_kernel<T, HD, 3>, shape, p, cluster);
+    default: return launch(stream, "attention", attention_kernel<T, HD, 4>, shape, p, cluster);
+  }
+}
+
+}  // namespace bz::ops::cuda

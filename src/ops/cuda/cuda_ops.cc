@@ -1,0 +1,42 @@
+#include "ops/cuda/cuda_ops.h"
+
+#include "ops/cuda/checks.h"
+#include "ops/cuda/kernels.h"
+
+namespace bz::ops::cuda {
+
+namespace {
+
+constexpr OpTable kDefault = {
+    .isa = "cuda",
+    .prepare = prepare,
+    .embed = embed,
+    .rms_norm = rms_norm,
+    .matmul = matmul,
+    .rope_table = rope_table,
+    .rope_store = rope_store,
+    .attention = attention,
+    .silu_mul = silu_mul,
+    .gather_rows = gather_rows,
+    .sample_greedy = sample_greedy,
+    .sample_random = sample_random,
+    .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },
+    .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
+    .sample_scratch_bytes = sample_scratch_bytes,
+    .supports_weight = supports_weight,
+};
+
+constexpr OpTable batch_invariant_table() {
+  OpTable t = kDefault;
+  t.isa = "cuda-batch-invariant";
+  t.matmul = matmul_invariant;
+  t.attention = attention_invariant;
+  return t;
+}
+constexpr OpTable kBatchInvariant = batch_invariant_table();
+
+}  // namespace
+
+const OpTable& table(bool batch_invariant) { return batch_invariant ? kBatchInvariant : kDefault; }
+
+}  // namespace bz::ops::cuda

@@ -1,0 +1,97 @@
+// What both samplers share: the best token of a row, its log-probability, and the end of a row (PAD-4).
+#pragma once
+
+#include "ops/cuda/device.cuh"
+
+namespace bz::ops::cuda {
+
+inline constexpr int kSampleThreads = 1024;
+
+// Of some logits: the largest and where (ties: lowest id), sum of exp(logit - max), whether a NaN is among them.
+struct LogitStats {
+  float max;
+  int32_t arg;
+  float sum;
+  int32_t nan;
+};
+
+__device__ inline LogitStats merge(const LogitStats& a, const LogitStats& b) {
+  LogitStats r;
+  const bool take_b = b.max > a.max || (b.max == a.max && b.arg < a.arg);
+  r.max = take_b ? b.max : a.max;
+  r.arg = take_b ? b.arg : a.arg;
+  r.nan = a.nan | b.nan;
+  const float from_a = a.max == -INFINITY ? 0.0f : a.sum * __expf(a.max - r.max);
+  const float from_b = b.max == -INFINITY ? 0.0f : b.sum * __expf(b.max - r.max);
+  r.sum = from_a + from_b;
+  return r;
+}
+
+__device__ inline void add_logit(LogitStats& s, float logit, int32_t id) {
+  if (logit != logit) {
+    s.nan = 1;
+  } else if (logit > s.max) {
+    s.sum = (s.max == -INFINITY ? 0.0f : s.sum * __expf(s.max - logit)) + 1.0f;
+    s.max = logit;
+    s.arg = id;
+  } else if (logit != -INFINITY) {
+    s.sum += __expf(logit - s.max);
+  }
+}
+
+__device__ inline LogitStats shuffle_xor(const LogitStats& s, int offset) {
+  return {__shfl_xor_sync(0xffffffffu, s.max, offset), __shfl_xor_sync(0xffffffffu, s.arg, offset),
+          __shfl_xor_sync(0xffffffffu, s.sum, offset), __shfl_xor_sync(0xffffffffu, s.nan, offset)};
+}
+
+// Of a whole row; the same in every thread. Eight independent loads at a time, of four logits each.
+__device__ inline LogitStats row_stats(const float* logits, int32_t n) {
+  __shared__ LogitStats shared[32];
+  LogitStats s{-INFINITY, INT32_MAX, 0.0f, 0};
+  const int tid = static_cast<int>(threadIdx.x);
+  const int quads = reinterpret_cast<uintptr_t>(logits) % 16 == 0 ? n / 4 : 0;
+#pragma unroll 8
+  for (int i = tid; i < quads; i += kSampleThreads) {
+    const float4 v = reinterpret_cast<const float4*>(logits)[i];
+    add_logit(s, v.x, 4 * i);
+    add_logit(s, v.y, 4 * i + 1);
+    add_logit(s, v.z, 4 * i + 2);
+    add_logit(s, v.w, 4 * i + 3);
+  }
+  for (int i = 4 * quads + tid; i < n; i += kSampleThreads) add_logit(s, logits[i], i);
+  for (int offset = 16; offset > 0; offset /= 2) s = merge(s, shuffle_xor(s, offset));
+  __syncthreads();
+  if (tid % 32 == 0) shared[tid / 32] = s;
+  __syncthreads();
+  s = shared[tid % 32];
+  for (int offset = 16; offset > 0; offset /= 2) s = merge(s, shuffle_xor(s, offset));
+  return s;
+}
+
+// A batch row that belongs to a request. Only such a row's state may be written: table row 0 never.
+__device__ inline bool samples_live(const StepView& view, int row) {
+  return row < view.num_valid_rows->value() && view.row_index[row] > kv::kNullRow.value();
+}
+
+// By one thread.
+__device__ inline void finish_row(const SampleParams& p, int row, RowResult result) {
+  const StepView& view = p.view;
+  if (samples_live(view, row)) {
+    RowState& state = p.row_state[view.row_index[row]];
+    state.num_computed += view.query_start[row + 1] - view.query_start[row];
+    state.num_accepted = 1;
+    if (result.token >= 0) {
+      state.last_token = result.token;
+      state.num_sampled += 1;
+    }
+  }
+  const auto slot = (*p.step_count - 1) % SampleParams::kRingSlots;
+  p.results[slot][row] = result;
+  if (row == 0) {
+    StepResultHeader header = *p.error_state;
+    header.num_valid_rows = view.num_valid_rows->value();
+    *p.result_headers[slot] = header;
+  }
+}
+
+}  // namespace bz::ops::cuda
