@@ -22,8 +22,11 @@ struct EngineStats {
   int64_t requests_finished = 0;  // by any reason
   int64_t requests_failed = 0;
   int64_t requests_preempted = 0;
-  int64_t prompt_tokens = 0;      // computed
-  int64_t generation_tokens = 0;  // sampled
+  int64_t prompt_tokens = 0;                     // computed
+  int64_t generation_tokens = 0;                 // sampled
+  int64_t prefix_query_tokens = 0;               // looked for in the prefix cache at admission
+  int64_t prefix_hit_tokens = 0;                 // found
+  std::map<std::string, int64_t> prefix_misses;  // why no more were found, per cache group
   int64_t steps = 0;
   int64_t dummy_steps = 0;
   int64_t padded_rows = 0;  // rows of graphs run that named the null row

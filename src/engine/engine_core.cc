@@ -110,6 +110,11 @@ EngineStats EngineCore::stats() const {
   s.requests_preempted = c.preempted;
   s.prompt_tokens = c.prompt_tokens;
   s.generation_tokens = c.generation_tokens;
+  s.prefix_query_tokens = c.prefix_query_tokens;
+  s.prefix_hit_tokens = c.prefix_hit_tokens;
+  for (size_t i = 1; i < c.prefix_misses.size(); ++i) {  // 0: no miss
+    s.prefix_misses[std::string(kv::miss_reason_name(static_cast<kv::MissReason>(i)))] = c.prefix_misses[i];
+  }
   const RunnerStats& r = runner_.stats();
   s.steps = r.steps;
   s.dummy_steps = r.dummy_steps;

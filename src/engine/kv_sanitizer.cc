@@ -119,7 +119,8 @@ void KvSanitizer::poison_free_blocks(const kv::CacheManager& cache) {
   poisoned_.resize(static_cast<size_t>(cache.num_blocks()));
   if (poison_.empty()) poison_.assign(static_cast<size_t>(stride), std::byte{0xFF});  // NaN as f16, bf16, f32 and e4m3
   for (int32_t b = 1; b < cache.num_blocks(); ++b) {
-    const bool free = cache.pool().ref_count(kv::BlockId(static_cast<uint32_t>(b))) == 0;
+    const kv::BlockId id(static_cast<uint32_t>(b));
+    const bool free = cache.pool().is_free(id) && !cache.pool().is_cached(id);  // a cached prefix keeps its bytes
     uint8_t& done = poisoned_[static_cast<size_t>(b)];
     if (free && !done) device_.copy_to_device(slabs.base() + b * stride, poison_.data(), poison_.size());
     done = free ? 1 : 0;

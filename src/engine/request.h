@@ -39,6 +39,7 @@ std::string_view finish_reason_name(FinishReason reason);
 struct Output {
   RequestId id;
   std::vector<int32_t> tokens;
+  int32_t num_cached_tokens = 0;         // of the prompt, taken from the prefix cache when it was first admitted
   std::optional<FinishReason> finished;  // set once, in the last Output; an end token is not among `tokens`
   std::string error;                     // why, when finished is kError
 };

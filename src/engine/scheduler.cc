@@ -136,14 +136,27 @@ void Scheduler::admit_waiting(StepPlan& plan) {
          cache_.can_admit()) {
     RequestState& s = *waiting_.front();
     if (s.num_pending > 0) return;  // preempted with a result on its way: its tokens are not known yet
+    cache_.find_prefix({s.tokens}, hit_);
     // Room for all its tokens and the next, so that an admission is not undone at once.
-    if (cache_.num_blocks_for(s.num_tokens() + 1) > cache_.num_free_blocks()) return;
-    s.row = cache_.admit();
-    s.num_computed = 0;
-    s.first_output = static_cast<uint32_t>(s.num_outputs());
+    if (!cache_.can_admit(hit_, s.num_tokens() + 1 - hit_.num_tokens)) return;
+    admit_row(s);
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
-    add_row(plan, s, std::min(s.num_tokens(), token_budget(plan)));
+    add_row(plan, s, std::min(s.num_uncomputed(), token_budget(plan)));
+  }
+}
+
+// The row begins with the prefix that hit_ found.
+void Scheduler::admit_row(RequestState& s) {
+  s.row = cache_.admit(hit_);
+  s.num_computed = hit_.num_tokens;
+  s.first_output = static_cast<uint32_t>(s.num_outputs());
+  if (s.num_outputs() == 0) s.output.num_cached_tokens = hit_.num_tokens;
+  if (!cache_.config().prefix_cache) return;
+  counters_.prefix_query_tokens += s.num_tokens();
+  counters_.prefix_hit_tokens += hit_.num_tokens;
+  for (int32_t g = 0; g < cache_.tables().num_groups(); ++g) {
+    ++counters_.prefix_misses[static_cast<size_t>(hit_.groups[static_cast<size_t>(g)].reason)];
   }
 }
 
@@ -192,10 +205,16 @@ void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> re
     const PlanRow& row = plan.rows[i];
     if (row.query_len > 1) counters_.prompt_tokens += row.query_len;
     const auto it = by_id_.find(row.request);
-    if (!row.sample || it == by_id_.end()) continue;  // ended meanwhile: a surplus token
-    --it->second->num_pending;
-    accept_token(*it->second, results[i]);
-    deliver(*it->second);
+    if (it == by_id_.end()) continue;  // ended meanwhile: a surplus token
+    RequestState& s = *it->second;
+    if (s.row == row.row) {  // not preempted since
+      cache_.set_processed(s.row, row.max_seq_len);
+      cache_.publish(s.row, {std::span(s.tokens).first(static_cast<size_t>(row.max_seq_len))});
+    }
+    if (!row.sample) continue;
+    --s.num_pending;
+    accept_token(s, results[i]);
+    deliver(s);
   }
   drop_finished();
 }

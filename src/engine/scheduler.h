@@ -7,6 +7,7 @@
 // knows nothing of devices.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -79,6 +80,9 @@ class Scheduler {
 
   struct Counters {
     int64_t finished = 0, failed = 0, preempted = 0, prompt_tokens = 0, generation_tokens = 0;
+    // Prefix cache: tokens looked for at admission, tokens found, and why no more were, by kv::MissReason.
+    int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
+    std::array<int64_t, kv::kNumMissReasons> prefix_misses{};
   };
   const Counters& counters() const { return counters_; }
 
@@ -90,6 +94,7 @@ class Scheduler {
   void admit_waiting(StepPlan& plan);
   int32_t token_budget(const StepPlan& plan) const;
   bool row_left(const StepPlan& plan) const;
+  void admit_row(RequestState& s);
   void add_row(StepPlan& plan, RequestState& s, int32_t num_tokens);
   void preempt_last();
   void release_row(RequestState& s);
@@ -103,6 +108,7 @@ class Scheduler {
   std::deque<StatePtr> waiting_;
   std::vector<StatePtr> running_;                       // in order of admission
   std::unordered_map<RequestId, RequestState*> by_id_;  // waiting or running
+  kv::PrefixHit hit_;                                   // reused
   Counters counters_;
 };
 

@@ -59,6 +59,7 @@ enum class MissReason : uint8_t {
   kNoSnapshot,  // no state was kept there
   kUnaligned,   // cut to whole blocks or whole windows of a ring (RING-2)
 };
+inline constexpr size_t kNumMissReasons = 5;
 std::string_view miss_reason_name(MissReason reason);
 
 // What find_prefix found. Good until the manager changes.
