@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+// With sanitizers g++ 12 takes an empty boost::optional for one that is read.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
