@@ -42,14 +42,7 @@ void silu_mul(const SiluMulParams& p, Worker& worker) {
 void rope_store(const RopeStoreParams& p, Worker& worker) {
   const int32_t num_valid = p.num_valid.get();
   worker.parallel_for(p.q.rows, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      if (t < num_valid) {
-        rope_store_token<Avx2>(p, t);
-      } else {  // PAD-5
-        __builtin_memset(p.q.row<float>(t), 0, sizeof(float) * static_cast<size_t>(p.q.cols));
-        __builtin_memset(p.k.row<float>(t), 0, sizeof(float) * static_cast<size_t>(p.k.cols));
-      }
-    }
+    for (int64_t t = begin; t < end; ++t) rope_store_token<Avx2>(p, t, t < num_valid);
   });
 }
 

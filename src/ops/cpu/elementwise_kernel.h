@@ -69,16 +69,24 @@ void store_entry(DType dtype, std::byte* dst, const float* src, int32_t n) {
   store_kv(dtype, dst + i * kv_element_bytes(dtype), src + i, n - i);
 }
 
+// The slot alone says whether a token is stored (PAD-2): padding holds kPadSlot, whatever num_valid is.
 template <class V>
-void rope_store_token(const RopeStoreParams& p, int64_t t) {
+void rope_store_token(const RopeStoreParams& p, int64_t t, bool valid) {
   const KvLayer& kv = p.layer;
   const int32_t hd = kv.head_dim, width = kv.num_kv_heads * kv.head_dim;
-  const float* cos_sin = p.cos_sin.row<float>(t);
-  rotate_heads<V>(p.q.row<float>(t), cos_sin, hd, p.q.cols / hd, p.style);
-  rotate_heads<V>(p.k.row<float>(t), cos_sin, hd, kv.num_kv_heads, p.style);
+  float* q = p.q.row<float>(t);
+  float* k = p.k.row<float>(t);
+  if (valid) {
+    const float* cos_sin = p.cos_sin.row<float>(t);
+    rotate_heads<V>(q, cos_sin, hd, p.q.cols / hd, p.style);
+    rotate_heads<V>(k, cos_sin, hd, kv.num_kv_heads, p.style);
+  } else {  // PAD-5
+    __builtin_memset(q, 0, sizeof(float) * static_cast<size_t>(p.q.cols));
+    __builtin_memset(k, 0, sizeof(float) * static_cast<size_t>(p.k.cols));
+  }
   const kv::SlotId slot = p.slots[t];
   if (slot == kv::kPadSlot) return;
-  store_entry<V>(kv.dtype, kv.base + kv::entry_offset(kv.k, slot).value(), p.k.row<float>(t), width);
+  store_entry<V>(kv.dtype, kv.base + kv::entry_offset(kv.k, slot).value(), k, width);
   store_entry<V>(kv.dtype, kv.base + kv::entry_offset(kv.v, slot).value(), p.v.row<float>(t), width);
 }
 

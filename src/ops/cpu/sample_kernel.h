@@ -205,7 +205,7 @@ RowResult sample_row(const SampleParams& p, int64_t b, bool greedy) {
   int32_t token = m.id;
   if (!greedy && p.sampling[b].temperature > 0.0f) {
     const RowSampling& s = p.sampling[b];
-    token = draw<V>(x, n, m, s, uniform(s.seed, p.row_state[p.view.row_index[b]].num_sampled));
+    token = draw<V>(x, n, m, s, uniform(s.seed, s.first_output + p.row_state[p.view.row_index[b]].num_sampled));
   }
   return {token, logprob_of<V>(x, n, m, token)};
 }
