@@ -99,17 +99,19 @@ const Case kCases[] = {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-class Mutations : public testing::TestWithParam<Case> {
+class Mutations : public testing::TestWithParam<std::tuple<Case, std::string>> {
  protected:
   Mutations() : file_(quantized_tiny()) {}
+  const Case& fault() const { return std::get<0>(GetParam()); }
+  const std::string& isa() const { return std::get<1>(GetParam()); }
   Outcome play(uint32_t mutations, NullGuard guard, bool sanitize) const {
-    return test::play(file_.path(), GetParam().scenario, mutations, guard, sanitize);
+    return test::play(file_.path(), isa(), fault().scenario, mutations, guard, sanitize);
   }
   // What a user of the engine would see: another answer, bytes in the null block, or an engine that stopped.
   std::string harm(const Outcome& outcome) const {
     if (!outcome.alive) return "stopped: " + outcome.failure;
     if (!outcome.null_block_clean) return "the null block is not zero";
-    return first_difference(right_answers(file_.path(), GetParam().scenario), outcome.trace);
+    return first_difference(right_answers(file_.path(), isa(), fault().scenario), outcome.trace);
   }
 
  private:
@@ -125,19 +127,19 @@ TEST_P(Mutations, WithoutItTheScenarioGoesWell) {
 }
 
 TEST_P(Mutations, ItDoesHarmWhereGuardAndChecksAreOff) {
-  const Outcome outcome = play(GetParam().harmful, NullGuard::kOff, false);
+  const Outcome outcome = play(fault().harmful, NullGuard::kOff, false);
   EXPECT_TRUE(outcome.alive) << outcome.failure << " (a check is still on)";
   const std::string what = harm(outcome);
-  std::printf("%s: %s\n", GetParam().name, what.c_str());
+  std::printf("%s: %s\n", fault().name, what.c_str());
   EXPECT_NE(what, "");
 }
 
 TEST_P(Mutations, ItsPartsAloneDoNot) {
-  for (const uint32_t part : GetParam().harmless) EXPECT_EQ(harm(play(part, NullGuard::kOff, false)), "");
+  for (const uint32_t part : fault().harmless) EXPECT_EQ(harm(play(part, NullGuard::kOff, false)), "");
 }
 
 TEST_P(Mutations, ItIsCaught) {
-  const Case& c = GetParam();
+  const Case& c = fault();
   if (c.caught_by == CaughtBy::kGuard) {
     EXPECT_EXIT(play(c.fault, NullGuard::kReadOnly, false), testing::ExitedWithCode(1),
                 "guard fault: access to block 0, the null block, at byte .* by op rope_store, layer 0, step 1;");
@@ -153,13 +155,17 @@ TEST_P(Mutations, ItIsCaught) {
 
 // By a check that shares no code with what it checks, and does not know which fault it looks for.
 TEST_P(Mutations, TheSanitizerNamesIt) {
-  const Outcome outcome = play(GetParam().harmful, NullGuard::kOff, true);
-  EXPECT_THAT(outcome.violations, testing::Contains(testing::ContainsRegex(GetParam().sanitizer_says)));
+  const Outcome outcome = play(fault().harmful, NullGuard::kOff, true);
+  EXPECT_THAT(outcome.violations, testing::Contains(testing::ContainsRegex(fault().sanitizer_says)));
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::string case_name(const testing::TestParamInfo<std::tuple<Case, std::string>>& info) {
+  const std::string isa = isa_test_name({std::get<1>(info.param), info.index});
+  return fmt::format("{}_{}", std::get<0>(info.param).name, isa);
+}
 
-INSTANTIATE_TEST_SUITE_P(Faults, Mutations, testing::ValuesIn(kCases), case_name);
+INSTANTIATE_TEST_SUITE_P(Faults, Mutations,
+                         testing::Combine(testing::ValuesIn(kCases), testing::ValuesIn(available_isas())), case_name);
 
 }  // namespace
 }  // namespace bz::test

@@ -83,11 +83,11 @@ engine::LoadOptions options(const std::string& path, device::NullGuard guard) {
 
 }  // namespace
 
-Outcome play(const std::string& model_path, Scenario scenario, uint32_t mutations, device::NullGuard guard,
-             bool sanitize) {
+Outcome play(const std::string& model_path, const std::string& isa, Scenario scenario, uint32_t mutations,
+             device::NullGuard guard, bool sanitize) {
   engine::LoadOptions o = options(model_path, guard);
   o.kv_sanitize = sanitize;
-  const auto model = load(o, "reference");
+  const auto model = load(o, isa);
   BZ_CHECK_EQ(model->core().stats().blocks_total, kNumBlocks);
   g_mutations = mutations;
   Outcome outcome;
@@ -105,8 +105,8 @@ Outcome play(const std::string& model_path, Scenario scenario, uint32_t mutation
   return outcome;
 }
 
-Trace right_answers(const std::string& model_path, Scenario scenario) {
-  const auto model = load(options(model_path, device::NullGuard::kHard), "reference");
+Trace right_answers(const std::string& model_path, const std::string& isa, Scenario scenario) {
+  const auto model = load(options(model_path, device::NullGuard::kHard), isa);
   return run_requests(*model, requests_of(scenario), {.at_once = 1});
 }
 

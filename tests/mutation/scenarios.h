@@ -26,11 +26,11 @@ struct Outcome {
   std::vector<std::string> violations;  // of the sanitizer
 };
 
-// Plays a scenario on a fresh engine under these mutations (bits of base/mutation.h).
-Outcome play(const std::string& model_path, Scenario scenario, uint32_t mutations, device::NullGuard guard,
-             bool sanitize);
+// Plays a scenario on a fresh engine with these ops, under these mutations (bits of base/mutation.h).
+Outcome play(const std::string& model_path, const std::string& isa, Scenario scenario, uint32_t mutations,
+             device::NullGuard guard, bool sanitize);
 
 // The answers of a scenario's requests, each alone in an engine without mutations.
-Trace right_answers(const std::string& model_path, Scenario scenario);
+Trace right_answers(const std::string& model_path, const std::string& isa, Scenario scenario);
 
 }  // namespace bz::test
