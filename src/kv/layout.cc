@@ -1,90 +1,58 @@
 #include "kv/layout.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <limits>
 #include <numeric>
 
 #include "base/math.h"
+#include "kv/rules.h"
 
 namespace bz::kv {
 namespace {
 
-int64_t entry_bytes(const LayerSpec& spec) { return spec.entry_bytes[0] + spec.entry_bytes[1]; }
-
-bool share_a_table(const LayerSpec& a, const LayerSpec& b) {
-  return a.kind == b.kind && a.window == b.window && a.ratio == b.ratio && a.capacity == b.capacity &&
-         a.snapshot == b.snapshot && a.sink_tokens == b.sink_tokens;
-}
-
-Status check_specs(const LayoutRequest& request) {
-  if (request.layers.empty()) return invalid_argument("kv layout: the model has no cache layers");
-  if (request.granule < kPageAlign || !is_pow2(request.granule))
-    return invalid_argument("kv layout: granule {} is not a power of two of at least {} bytes", request.granule,
-                            kPageAlign);
-  if (request.block_size < 0 || request.block_size > 1 << 20)
-    return invalid_argument("kv layout: block size {} is not in [1, 1048576]", request.block_size);
-  for (const LayerSpec& spec : request.layers) {
-    if (spec.entry_bytes[0] <= 0 || spec.entry_bytes[1] < 0 || entry_bytes(spec) > int64_t{1} << 30)
-      return invalid_argument("kv layout: layer {} has {} + {} bytes in an entry", spec.layer, spec.entry_bytes[0],
-                              spec.entry_bytes[1]);
-    if (spec.kind == CacheKind::kSlidingWindow && spec.window <= 0)
-      return invalid_argument("kv layout: layer {} has a window of {} tokens", spec.layer, spec.window);
-  }
-  return ok_status();
-}
-
-std::vector<GroupSpec> make_groups(const LayoutRequest& request) {
-  std::vector<GroupSpec> groups;
-  for (size_t i = 0; i < request.layers.size(); ++i) {
-    const LayerSpec& spec = request.layers[i];
-    const auto same = [&](const GroupSpec& g) { return share_a_table(request.layers[g.layers[0]], spec); };
-    auto it = std::find_if(groups.begin(), groups.end(), same);
-    if (it == groups.end()) it = groups.insert(it, GroupSpec{spec.kind, request.block_size, spec.window, {}});
-    it->layers.push_back(static_cast<int32_t>(i));
-  }
-  for (GroupSpec& group : groups) {
-    std::vector<LayerSpec> members;
-    for (int32_t i : group.layers) members.push_back(request.layers[i]);
-    if (group.block_size == 0) group.block_size = choose_block_size(members);
-  }
-  return groups;
-}
-
 // Places the planes of a group's layers one after another; fills everything but the stride.
-GroupLayout place_group(const GroupSpec& spec, const std::vector<LayerSpec>& layers) {
+GroupLayout place_group(GroupId id, const GroupSpec& spec, const std::vector<LayerSpec>& layers) {
   GroupLayout group{spec, {}, 0};
   for (int32_t i : spec.layers) {
-    LayerPages pages{layers[i].layer, {}, {}, 0};
+    const LayerSpec& layer = layers[static_cast<size_t>(i)];
+    LayerPages pages{layer.layer, i, {}, {}, 0};
     const int64_t start = group.used_bytes;
-    for (int plane = 0; plane < 2; ++plane) {
+    for (size_t plane = 0; plane < 2; ++plane) {
       PageView& view = plane == 0 ? pages.k : pages.v;
-      view = PageView{0, group.used_bytes, layers[i].entry_bytes[plane], spec.block_size};
+      view = PageView{0, group.used_bytes, layer.entry_bytes[plane], spec.block_size, id};
       group.used_bytes = round_up(group.used_bytes + view.entry_bytes * spec.block_size, kPageAlign);
     }
-    pages.page_bytes = group.used_bytes - start;
+    pages.page_bytes = round_up<int64_t>(group.used_bytes - start, layer.page_multiple);
+    group.used_bytes = round_up(start + pages.page_bytes, kPageAlign);
     group.layers.push_back(pages);
   }
+  BZ_CHECK_EQ(group.used_bytes, slab_bytes(layers, spec.layers, spec.block_size));
   return group;
 }
 
-void add_notes(Layout& layout) {
+void add_notes(Layout& layout, const LayoutRequest& request) {
   for (size_t g = 0; g < layout.groups.size(); ++g) {
     const GroupLayout& group = layout.groups[g];
-    const int64_t page = group.layers[0].page_bytes;
-    if (page < kGoodPageBytes)
-      layout.notes.push_back(fmt::format("group {}: a layer's page is {} bytes, below {}: blocks of {} entries", g,
-                                         page, kGoodPageBytes, group.spec.block_size));
-    if (group.spec.block_size > kMaxAutoBlockSize)
+    const int32_t tokens = tokens_per_block(group.spec);
+    int64_t page = kGoodPageBytes;
+    for (const LayerPages& p : group.layers) page = std::min(page, p.page_bytes);
+    if (tokens > 0 && page < kGoodPageBytes)
+      layout.notes.push_back(fmt::format("group {}: a layer's page is {} bytes, below {}, in blocks of {} tokens", g,
+                                         page, kGoodPageBytes, tokens));
+    if (tokens > kMaxPlainBlockTokens)
       layout.notes.push_back(
-          fmt::format("group {}: blocks of {} entries were asked for; a request wastes half a block on average", g,
-                      group.spec.block_size));
+          fmt::format("group {}: blocks of {} tokens, {}", g, tokens,
+                      request.block_size > 0 ? "as asked for" : "so that they fill the slabs that other groups need"));
     const int64_t waste = layout.block_stride - group.used_bytes;
     if (waste * 10 > layout.block_stride)
       layout.notes.push_back(
-          fmt::format("group {}: {} of {} bytes of its slabs are waste: another group's blocks are larger", g, waste,
-                      layout.block_stride));
+          fmt::format("group {}: its blocks leave {} of {} bytes of a slab empty", g, waste, layout.block_stride));
   }
+  const RequestBytes typical = bytes_of_request(layout, request.reference_tokens, request.num_spec);
+  layout.notes.push_back(fmt::format("a request of {} tokens takes {} bytes, {:.1f} % of them waste",
+                                     request.reference_tokens, typical.taken, typical.waste() * 100));
 }
 
 // How many blocks fit, and where they end. A tail that would cost under 1 % of the blocks is rounded away.
@@ -111,33 +79,22 @@ Status place_blocks(Layout& layout, int64_t budget) {
 
 }  // namespace
 
-int32_t choose_block_size(const std::vector<LayerSpec>& layers) {
-  BZ_CHECK(!layers.empty());
-  int64_t smallest = std::numeric_limits<int64_t>::max();
-  for (const LayerSpec& spec : layers) smallest = std::min(smallest, entry_bytes(spec));
-  BZ_CHECK_GT(smallest, 0);
-  int32_t size = kMinBlockSize;
-  while (size < kMaxAutoBlockSize && size * smallest < kGoodPageBytes) size *= 2;
-  return size;
-}
-
 Result<Layout> make_layout(const LayoutRequest& request) {
-  BZ_TRY(check_specs(request));
-  const std::vector<GroupSpec> specs = make_groups(request);
-  if (specs.size() > kMaxGroups)
-    return invalid_argument("kv layout: the model needs {} cache groups, at most {} are possible", specs.size(),
-                            kMaxGroups);
+  if (request.granule < kPageAlign || !is_pow2(request.granule))
+    return invalid_argument("kv layout: granule {} is not a power of two of at least {} bytes", request.granule,
+                            kPageAlign);
+  BZ_ASSIGN(const std::vector<GroupSpec> specs, choose_groups(request));
   Layout layout;
   layout.granule = request.granule;
   for (const GroupSpec& spec : specs) {
-    layout.groups.push_back(place_group(spec, request.layers));
+    layout.groups.push_back(place_group(GroupId(static_cast<int32_t>(layout.groups.size())), spec, request.layers));
     layout.block_stride = std::max(layout.block_stride, layout.groups.back().used_bytes);
   }
   for (GroupLayout& group : layout.groups) {
     for (LayerPages& pages : group.layers) pages.k.block_stride = pages.v.block_stride = layout.block_stride;
   }
   BZ_TRY(place_blocks(layout, request.cache_bytes));
-  add_notes(layout);
+  add_notes(layout, request);
   BZ_CHECK_EQ(layout.block_stride % kPageAlign, 0);
   BZ_CHECK_LE(layout.total_bytes, request.cache_bytes);
   return layout;
@@ -151,6 +108,38 @@ const LayerPages& pages_of_layer(const Layout& layout, int32_t layer) {
   }
   BZ_CHECK_MSG(false, "the layout has no layer {}", layer);
   std::abort();
+}
+
+const LayerPages& pages_of_spec(const Layout& layout, int32_t spec) {
+  for (const GroupLayout& group : layout.groups) {
+    for (const LayerPages& pages : group.layers) {
+      if (pages.spec == spec) return pages;
+    }
+  }
+  BZ_CHECK_MSG(false, "the layout has no spec {}", spec);
+  std::abort();
+}
+
+RequestBytes bytes_of_request(const Layout& layout, int32_t num_tokens, int32_t num_spec) {
+  BZ_CHECK_GE(num_tokens, 1);
+  RequestBytes bytes;
+  for (const GroupLayout& group : layout.groups) {
+    const GroupSpec& spec = group.spec;
+    const Columns c = columns_for(spec, {num_tokens, num_tokens, 0}, num_spec);
+    bytes.taken += (c.width - c.first - sink_columns(spec)) * layout.block_stride;
+    int64_t entries = spec.block_size;  // a ring; of a state: 1
+    if (spec.kind == CacheKind::kState) entries = 1 + num_spec;
+    if (tokens_per_block(spec) > 0)
+      entries = (num_tokens - first_needed(spec, num_tokens)) / spec.ratio / spec.cp_world;
+    for (const LayerPages& p : group.layers) bytes.used += entries * (p.k.entry_bytes + p.v.entry_bytes);
+  }
+  BZ_CHECK_LE(bytes.used, bytes.taken);
+  return bytes;
+}
+
+void check_same_group(const GroupView& tables, const PageView& pages) {
+  BZ_CHECK_EQ(tables.group, pages.group);
+  BZ_CHECK_EQ(tables.block_size, pages.block_size);
 }
 
 std::string describe(const Layout& layout) {

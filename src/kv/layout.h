@@ -15,27 +15,17 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kv/grouping.h"
 #include "kv/slot.h"
 #include "kv/spec.h"
 
 namespace bz::kv {
 
-inline constexpr int64_t kPageAlign = 128;         // bytes, KV-5
-inline constexpr int64_t kGoodPageBytes = 32768;   // below it reads of scattered blocks lose bandwidth
-inline constexpr int32_t kMinBlockSize = 16;       // entries
-inline constexpr int32_t kMaxAutoBlockSize = 128;  // larger ones waste too much of a request's last block
-
-struct LayoutRequest {
-  std::vector<LayerSpec> layers;
-  int64_t cache_bytes = 0;  // budget
-  int64_t granule = 4096;   // bytes, the guard's protection unit: 4 KiB (CPU) or 2 MiB (huge pages, CUDA)
-  int32_t block_size = 0;   // entries; 0: chosen per group
-};
-
 struct LayerPages {
-  int32_t layer = 0;
-  PageView k{};  // plane 0
-  PageView v{};  // plane 1; entry_bytes 0: there is none
+  int32_t layer = 0;  // of the model
+  int32_t spec = 0;   // index into the request's layers
+  PageView k{};       // plane 0
+  PageView v{};       // plane 1; entry_bytes 0: there is none
   int64_t page_bytes = 0;
 };
 
@@ -57,14 +47,25 @@ struct Layout {
   std::vector<std::string> notes;  // what is unusual about it, for `plan`
 };
 
-// Block size of a group of such layers: the smallest power of two that makes each page good, within the limits above.
-int32_t choose_block_size(const std::vector<LayerSpec>& layers);
-
 // The layout for a model. Fails when the specs make no sense or the budget holds fewer than two usable blocks.
 Result<Layout> make_layout(const LayoutRequest& request);
 
-// The pages of a model layer. REQUIRES: the layout has it.
+// The pages of a model layer: of its first spec. REQUIRES: the layout has it.
 const LayerPages& pages_of_layer(const Layout& layout, int32_t layer);
+// The pages of one of the request's specs.
+const LayerPages& pages_of_spec(const Layout& layout, int32_t spec);
+
+// Bytes that a request of so many tokens takes, and how many of them hold entries (the rest: slabs that its groups do
+// not fill, and the unfilled ends of its last blocks).
+struct RequestBytes {
+  int64_t taken = 0;
+  int64_t used = 0;
+  double waste() const { return taken == 0 ? 0 : 1 - static_cast<double>(used) / static_cast<double>(taken); }
+};
+RequestBytes bytes_of_request(const Layout& layout, int32_t num_tokens, int32_t num_spec);
+
+// A view of one group's tables and a view of another group's pages: aborts (F27).
+void check_same_group(const GroupView& tables, const PageView& pages);
 
 // Several lines of text, every byte accounted for.
 std::string describe(const Layout& layout);

@@ -209,7 +209,7 @@ TEST(SlotKinds, RingCapacitiesOfTheModels) {
   EXPECT_EQ(pool_ring(4, 5), 12);
   EXPECT_EQ(qsa_ring(4, 5, 64), 16);  // 12 does not divide 64
   EXPECT_EQ(compressor_ring_v4(4, true, 0), 8);
-  EXPECT_EQ(compressor_ring_v4(128, false, 0), 128);
+  EXPECT_EQ(compressor_ring_v4(128, false, 1), 129);
 }
 
 TEST(SlotKinds, ContextParallel) {

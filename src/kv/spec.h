@@ -105,7 +105,7 @@ constexpr int32_t qsa_ring(int32_t ratio, int32_t num_spec, int32_t attention_bl
   return capacity;
 }
 constexpr int32_t compressor_ring_v4(int32_t ratio, bool overlap, int32_t num_spec) {  // DeepSeek-V4
-  return round_up((overlap ? 2 : 1) * ratio + num_spec, ratio);
+  return (overlap ? 2 : 1) * ratio + num_spec;
 }
 constexpr LayerSpec ring_layer(int32_t layer, int32_t ratio, int32_t capacity, std::array<int64_t, 2> entry_bytes,
                                bool overlap = false) {

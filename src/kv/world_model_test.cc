@@ -273,7 +273,7 @@ bool World::apply(Op op, uint32_t a, uint32_t b) {
       m_.append(row, n);
       for (int32_t i = 0; i < n; ++i) {
         // Mostly the family's next token, so that prefixes meet again.
-        r->tokens.push_back(static_cast<int32_t>(a % 2) * 1000 + static_cast<int32_t>(r->tokens.size()) +
+        r->tokens.push_back(static_cast<int32_t>(a >> 8 & 1) * 1000 + static_cast<int32_t>(r->tokens.size()) +
                             (b % 11 == 10 ? 77 : 0));
       }
       return true;
