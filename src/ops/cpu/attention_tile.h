@@ -51,21 +51,25 @@ class AttentionTile {
     begin = std::max(begin, s0);
     end = std::min(end, s0 + kSplit);
     for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
-      present_[(t - s0) / kKeyTile] = convert(source_.layer->k, t, begin, end);
+      present_[(t - s0) / kKeyTile] = convert(source_.layer->k, source_.layer->v.offset, t, begin, end);
       score(t - s0);
     }
     for (int i = 0; i < num_queries_; ++i) state[i] = softmax(i, s0, begin, end);
     __builtin_memset(a, 0, sizeof(float) * static_cast<size_t>(num_queries_ * padded_));
     for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
-      convert(source_.layer->v, t, begin, end);
+      convert(source_.layer->v, source_.layer->v.offset, t, begin, end);
       add_values(t, s0, a);
     }
   }
 
  private:
-  // tile_[k] = key (or value) t + k as f32, zeros where there is none. Returns which are there.
-  uint32_t convert(const kv::PageView& page, int32_t t, int32_t begin, int32_t end) {
+  static constexpr int kEntriesAhead = 12;  // only prefetched, so it does not matter what lies there
+
+  // tile_[k] = key (or value) t + k as f32, zeros where there is none. Returns which are there. Heads lie apart in a
+  // page, too far for the hardware to prefetch: asks for the entries to come, and with a key for its value.
+  uint32_t convert(const kv::PageView& page, int64_t value_offset, int32_t t, int32_t begin, int32_t end) {
     uint32_t present = 0;
+    const int64_t to_value = value_offset - page.offset;
     const int32_t block_size = page.block_size;
     const std::byte* entry = nullptr;
     for (int k = 0; k < kKeyTile; ++k) {
@@ -82,6 +86,11 @@ class AttentionTile {
       if (entry == nullptr) {
         __builtin_memset(dst, 0, sizeof(float) * static_cast<size_t>(padded_));
       } else {
+        const int bytes = head_dim_ * kv_element_bytes(source_.layer->dtype);
+        for (int i = 0; i < bytes; i += 64) {
+          __builtin_prefetch(entry + kEntriesAhead * page.entry_bytes + i);
+          if (to_value != 0) __builtin_prefetch(entry + to_value + i);
+        }
         convert_head(entry, dst);
         present |= 1u << k;
       }
