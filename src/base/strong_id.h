@@ -29,8 +29,9 @@ class StrongId {
 
   BZ_HD constexpr Rep value() const { return value_; }
   // Member operators, not templates, so that mixing two id types does not compile.
-  BZ_HD constexpr bool operator==(const StrongId& other) const { return value_ == other.value_; }
-  BZ_HD constexpr auto operator<=>(const StrongId& other) const { return value_ <=> other.value_; }
+  // By value: a host constant has no address on the device.
+  BZ_HD constexpr bool operator==(StrongId other) const { return value_ == other.value_; }
+  BZ_HD constexpr auto operator<=>(StrongId other) const { return value_ <=> other.value_; }
 
  private:
   Rep value_{};

@@ -24,10 +24,12 @@ Result<device::NullGuard> parse_null_guard(const std::string& s) {
   return unknown_value("--null-guard", s, "read-only, hard or off");
 }
 
-Result<DType> parse_kv_dtype(const std::string& s) {
-  if (s == "f16") return DType::kF16;
-  if (s == "f32") return DType::kF32;
-  return unknown_value("--kv-cache-dtype", s, "f16 or f32");
+Result<std::optional<DType>> parse_kv_dtype(const std::string& s) {
+  if (s == "auto") return std::optional<DType>();
+  if (s == "f16") return std::optional(DType::kF16);
+  if (s == "bf16") return std::optional(DType::kBF16);
+  if (s == "f32") return std::optional(DType::kF32);
+  return unknown_value("--kv-cache-dtype", s, "auto, f16, bf16 or f32");
 }
 
 }  // namespace
@@ -48,13 +50,13 @@ Result<int64_t> parse_bytes(const std::string& option, const std::string& text) 
 }
 
 void add_engine_options(CLI::App& command, EngineOptions& o) {
-  command.add_option("--device", o.load.device.name, "where to run: cpu")->capture_default_str();
+  command.add_option("--device", o.load.device.name, "where to run: cpu or cuda:N")->capture_default_str();
   command.add_option("--threads", o.load.device.num_threads, "CPU threads; 0: one per core")->capture_default_str();
   command.add_option("--graphs", o.graphs, "none: run ops one by one; full or auto: record and replay")
       ->capture_default_str();
   command.add_option("--null-guard", o.null_guard, "block 0: read-only, hard (not even readable) or off")
       ->capture_default_str();
-  command.add_option("--kv-cache-dtype", o.kv_dtype, "f16 or f32")->capture_default_str();
+  command.add_option("--kv-cache-dtype", o.kv_dtype, "f16, bf16, f32, or auto: f16 on the CPU, bf16 on CUDA")->capture_default_str();
   command.add_option("--kv-cache-bytes", o.kv_cache_bytes, "size of the cache, for example 512M; default 512M");
   command.add_option("--block-size", o.load.block_size, "tokens in a block; default: pages of at least 32 KiB");
   command.add_option("--max-num-seqs", o.load.max_num_seqs, "most requests in one step; default 32");
@@ -62,6 +64,9 @@ void add_engine_options(CLI::App& command, EngineOptions& o) {
   command.add_option("--max-model-len", o.load.max_model_len, "most tokens of a request; default: the model's context");
   command.add_option("--served-model-name", o.load.served_model_name,
                      "default: the file's general.basename, else its stem");
+  command.add_flag("--batch-invariant", o.load.batch_invariant,
+                   "CUDA: no bit of an answer depends on its batch mates (slower); the CPU is so anyway");
+  command.add_flag("!--no-prefix-caching", o.load.prefix_caching, "compute every prompt from its first token");
   command.add_flag("--kv-sanitize", o.load.kv_sanitize, "check every slot of every step and poison free blocks (slow)");
 }
 

@@ -15,7 +15,7 @@ struct EngineOptions {
   engine::LoadOptions load;
   std::string graphs = "full";
   std::string null_guard = "read-only";
-  std::string kv_dtype = "f16";
+  std::string kv_dtype = "auto";
   std::string kv_cache_bytes;  // digits with an optional K, M or G
 };
 

@@ -1,4 +1,4 @@
-// Chooses a backend by its name: "cpu" (later "cuda:N", "null").
+// Chooses a backend by its name: "cpu", "cuda:N" (later "null").
 #pragma once
 
 #include <memory>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include "models/llama.h"
@@ -10,6 +11,7 @@
 namespace bz::engine {
 namespace {
 
+constexpr int64_t kCudaGranule = 2 << 20;
 constexpr int32_t kDefaultMaxNumSeqs = 32;
 constexpr int32_t kDefaultMaxNumBatchedTokens = 512;
 constexpr int32_t kMaxNumSeqs = 4096;
@@ -38,12 +40,15 @@ std::string model_name(const LoadOptions& options, const models::ModelConfig& co
   return std::filesystem::path(options.model_path).stem().string();
 }
 
+bool on_cpu(const LoadOptions& o) { return o.device.name == "cpu"; }
+
 // Fills in what was left to us, and refuses what makes no sense.
 Status complete_options(LoadOptions& o, const models::ModelConfig& config) {
   if (o.max_num_seqs == 0) o.max_num_seqs = kDefaultMaxNumSeqs;
   if (o.max_num_batched_tokens == 0) o.max_num_batched_tokens = std::max(kDefaultMaxNumBatchedTokens, o.max_num_seqs);
   if (o.max_model_len == 0) o.max_model_len = config.context_length;
   if (o.kv_cache_bytes == 0) o.kv_cache_bytes = kDefaultCacheBytes;
+  if (!o.kv_dtype) o.kv_dtype = on_cpu(o) ? DType::kF16 : DType::kBF16;
   BZ_TRY(check_range("--max-num-seqs", o.max_num_seqs, 1, kMaxNumSeqs));
   BZ_TRY(check_range("--max-num-batched-tokens", o.max_num_batched_tokens, o.max_num_seqs, kMaxNumBatchedTokens));
   BZ_TRY(check_range("--max-model-len", o.max_model_len, 2, config.context_length));
@@ -64,9 +69,10 @@ Result<ModelPlan> plan_model(const LoadOptions& options) {
   plan.max_model_len = plan.options.max_model_len;
 
   kv::LayoutRequest request;
-  request.layers = models::llama_cache_specs(plan.config, options.kv_dtype);
+  request.layers = models::llama_cache_specs(plan.config, *plan.options.kv_dtype);
   request.cache_bytes = plan.options.kv_cache_bytes;
   request.block_size = options.block_size;
+  if (!on_cpu(options)) request.granule = kCudaGranule;
   BZ_ASSIGN(plan.layout, kv::make_layout(request));
   return plan;
 }
@@ -92,10 +98,13 @@ Status LoadedModel::start(const Progress& progress) {
   say(fmt::format("tokenizer: {} tokens in {:.3f} s", tokenizer_->vocab_size(), clock.lap()));
 
   BZ_ASSIGN(device_, device::create_device(o.device));
-  BZ_ASSIGN(ops_, ops::op_table_for(device_->kind()));
-  BZ_ASSIGN(model_, models::make_llama(*plan_.file, plan_.config, *ops_, o.kv_dtype));
-  say(fmt::format("device: {}, {}; weights: {} bytes, in place", device_->description(), ops_->isa,
-                  model_->weight_bytes()));
+  BZ_ASSIGN(ops_, ops::op_table_for(device_->kind(), o.batch_invariant));
+  say(fmt::format("device: {}, {} in {:.3f} s", device_->description(), ops_->isa, clock.lap()));
+  BZ_ASSIGN(models::WeightStore weights, models::WeightStore::create(*device_, *plan_.file));
+  weights_ = std::make_unique<models::WeightStore>(std::move(weights));
+  BZ_ASSIGN(model_, models::make_llama(*plan_.file, plan_.config, *ops_, *o.kv_dtype, weights_.get()));
+  say(fmt::format("weights: {} bytes, {} in {:.3f} s", model_->weight_bytes(),
+                  weights_->in_place() ? "in place" : "copied", clock.lap()));
 
   RunnerConfig runner;
   runner.limits.max_tokens = o.max_num_batched_tokens;
@@ -117,6 +126,9 @@ Status LoadedModel::start(const Progress& progress) {
   scheduler.end_token_ids = tokenizer_->end_ids();
   kv::CacheConfig cache = kv::make_cache_config(plan_.layout, runner.num_table_rows, plan_.max_model_len);
   cache.max_changes_per_plan = runner.limits.max_changes;
+  cache.prefix_cache = o.prefix_caching;
+  std::random_device random;
+  cache.hash_key = (uint64_t{random()} << 32) | random();  // no one can choose prompts that collide
   auto sanitizer = o.kv_sanitize ? std::make_unique<KvSanitizer>(*device_, *runner_) : nullptr;
   core_ = std::make_unique<EngineCore>(*runner_, scheduler, cache, std::move(sanitizer));
   return ok_status();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -15,6 +16,7 @@
 #include "kv/layout.h"
 #include "models/model.h"
 #include "models/model_config.h"
+#include "models/weight_store.h"
 
 namespace bz::engine {
 
@@ -24,13 +26,15 @@ struct LoadOptions {
   device::DeviceOptions device;
   GraphMode graphs = GraphMode::kFull;
   device::NullGuard null_guard = device::NullGuard::kReadOnly;
-  DType kv_dtype = DType::kF16;
+  std::optional<DType> kv_dtype;       // none: f16 on the CPU, bf16 on CUDA
   int64_t kv_cache_bytes = 0;          // 0: enough for max_num_seqs short requests, at most kDefaultCacheBytes
   int32_t block_size = 0;              // 0: chosen
   int32_t max_num_seqs = 0;            // 0: 32
   int32_t max_num_batched_tokens = 0;  // 0: 512
   int32_t max_model_len = 0;           // 0: the model's context
+  bool prefix_caching = true;
   bool kv_sanitize = false;
+  bool batch_invariant = false;  // PAD-9b; the CPU has it anyway
 };
 
 inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;
@@ -71,6 +75,7 @@ class LoadedModel {
   std::unique_ptr<formats::Tokenizer> tokenizer_;
   std::unique_ptr<device::Device> device_;
   const ops::OpTable* ops_ = nullptr;
+  std::unique_ptr<models::WeightStore> weights_;
   std::unique_ptr<models::Model> model_;
   std::unique_ptr<GraphRunner> runner_;
   std::unique_ptr<EngineCore> core_;

@@ -47,7 +47,7 @@ class Llama final : public Model {
  public:
   Llama(const ModelConfig& config, DType kv_dtype) : config_(config), kv_dtype_(kv_dtype) {}
 
-  Status bind(const formats::GgufFile& file, const ops::OpTable& ops);
+  Status bind(const formats::GgufFile& file, const ops::OpTable& ops, const WeightStore* store);
 
   int32_t vocab_size() const override { return config_.vocab_size; }
   int32_t max_model_len() const override { return config_.context_length; }
@@ -64,6 +64,9 @@ class Llama final : public Model {
   int64_t weight_bytes() const override { return weight_bytes_; }
 
  private:
+  const std::byte* address(const formats::GgufTensor& t) const {
+    return store_ == nullptr ? t.data : store_->address(t.data);
+  }
   Result<Weight> weight(const formats::GgufFile& file, const std::string& name, const ops::OpTable& ops);
   Result<const float*> vector(const formats::GgufFile& file, const std::string& name);
 
@@ -76,6 +79,7 @@ class Llama final : public Model {
 
   ModelConfig config_;
   DType kv_dtype_;
+  const WeightStore* store_ = nullptr;
   Weight embedding_;  // [V, D]
   Weight output_;     // [V, D], the embedding itself when tied
   const float* output_norm_ = nullptr;
@@ -90,7 +94,7 @@ Result<Weight> Llama::weight(const formats::GgufFile& file, const std::string& n
     return invalid_argument("{}: tensor {}: type {} is not supported by the {} kernels yet", file.name(), name,
                             dtype_info(*t->dtype).name, ops.isa);
   }
-  Weight w{t->data, *t->dtype, static_cast<int32_t>(t->dims[1]), static_cast<int32_t>(t->dims[0])};
+  Weight w{address(*t), *t->dtype, static_cast<int32_t>(t->dims[1]), static_cast<int32_t>(t->dims[0])};
   weight_bytes_ += row_bytes(w.dtype, w.k) * w.n;
   return w;
 }
@@ -102,10 +106,11 @@ Result<const float*> Llama::vector(const formats::GgufFile& file, const std::str
                             dtype_info(*t->dtype).name);
   }
   weight_bytes_ += t->num_bytes;
-  return reinterpret_cast<const float*>(t->data);
+  return reinterpret_cast<const float*>(address(*t));
 }
 
-Status Llama::bind(const formats::GgufFile& file, const ops::OpTable& ops) {
+Status Llama::bind(const formats::GgufFile& file, const ops::OpTable& ops, const WeightStore* store) {
+  store_ = store;
   BZ_ASSIGN(embedding_, weight(file, "token_embd.weight", ops));
   output_ = embedding_;
   if (!config_.tie_embeddings) {
@@ -255,9 +260,9 @@ std::vector<kv::LayerSpec> llama_cache_specs(const ModelConfig& config, DType kv
 }
 
 Result<std::unique_ptr<Model>> make_llama(const formats::GgufFile& file, const ModelConfig& config,
-                                          const ops::OpTable& ops, DType kv_dtype) {
+                                          const ops::OpTable& ops, DType kv_dtype, const WeightStore* store) {
   auto model = std::make_unique<Llama>(config, kv_dtype);
-  BZ_TRY(model->bind(file, ops));
+  BZ_TRY(model->bind(file, ops, store));
   return std::unique_ptr<Model>(std::move(model));
 }
 

@@ -8,13 +8,15 @@
 #include "formats/gguf.h"
 #include "models/model.h"
 #include "models/model_config.h"
+#include "models/weight_store.h"
 
 namespace bz::models {
 
-// Binds the weights of a checked config to the file's bytes, in place: the file must outlive the model.
+// Binds the weights of a checked config to where they lie: in the store, or without one in the file's bytes. Both must
+// outlive the model.
 // Fails when a weight's type is one that the ops cannot compute with.
 Result<std::unique_ptr<Model>> make_llama(const formats::GgufFile& file, const ModelConfig& config,
-                                          const ops::OpTable& ops, DType kv_dtype);
+                                          const ops::OpTable& ops, DType kv_dtype, const WeightStore* store = nullptr);
 
 // The cache layers of such a model, without loading it (blockzero plan).
 std::vector<kv::LayerSpec> llama_cache_specs(const ModelConfig& config, DType kv_dtype);

@@ -1,5 +1,6 @@
 #include "ops/cuda/checks.h"
 
+#include "base/check.h"
 #include "ops/cpu/shape_checks.h"
 
 namespace bz::ops::cuda {

@@ -1,0 +1,29 @@
+#include "device/cuda/cuda_check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace bz::device::cuda {
+
+void cuda_fault(cudaError_t error, const FaultSite& site, const char* file, int line) {
+  std::fflush(stdout);
+  const bool illegal = error == cudaErrorIllegalAddress;
+  std::fprintf(stderr, "fault on the device: step %llu, %s", static_cast<unsigned long long>(site.step), site.what);
+  if (site.layer >= 0) std::fprintf(stderr, ", layer %d", site.layer);
+  std::fprintf(stderr, ": %s (%s)%s [%s:%d]\n", cudaGetErrorName(error), cudaGetErrorString(error),
+               illegal ? "; an access outside the cache or to the guarded null block: BLOCKZERO_CUDA_SYNC=1 with "
+                         "--graphs none names the op and layer"
+                       : "",
+               file, line);
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
+Status cuda_status(cudaError_t error, const char* tried, const char* way_out) {
+  if (error == cudaSuccess) return ok_status();
+  cudaGetLastError();  // not sticky: the next call starts clean
+  if (error == cudaErrorMemoryAllocation) return resource_exhausted("{}: not enough device memory; {}", tried, way_out);
+  return {StatusCode::kUnavailable, fmt::format("{}: {}; {}", tried, cudaGetErrorString(error), way_out)};
+}
+
+}  // namespace bz::device::cuda

@@ -1,0 +1,56 @@
+// The CUDA stream and graph. A graph holds kernel nodes alone: no memcpy and no memset node, checked after each capture
+// (a step's input arrives through host-mapped memory that prepare reads).
+//
+// BLOCKZERO_CUDA_SYNC=1: every eager op is waited for, so that a fault names its op and layer.
+#pragma once
+
+#include <memory>
+
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/cuda_fault.h"
+#include "device/stream.h"
+
+namespace bz::device::cuda {
+
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(cudaGraphExec_t exec, size_t num_nodes) : exec_(exec), num_nodes_(num_nodes) {}
+  ~CudaGraph() override;
+  size_t num_nodes() const override { return num_nodes_; }
+  cudaGraphExec_t exec() const { return exec_; }
+
+ private:
+  cudaGraphExec_t exec_;
+  size_t num_nodes_;
+};
+
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(int device_index);
+  ~CudaStream() override;
+
+  void begin_capture() override;
+  std::unique_ptr<Graph> end_capture() override;
+  void launch(const Graph& graph) override;
+  void synchronize() override;
+  void set_layer(int32_t layer) override { layer_ = layer; }
+  void set_step(uint64_t step) override { step_ = step; }
+
+  cudaStream_t handle() const { return stream_; }
+  // Makes this stream's device the calling thread's.
+  void use_device() const { BZ_CUDA_CHECK(cudaSetDevice(device_index_)); }
+  FaultSite site(const char* op) const { return {step_, op, layer_}; }
+  // After an op's kernels: waits for them when that is asked for.
+  void op_enqueued(const char* op);
+
+ private:
+  int device_index_;
+  cudaStream_t stream_ = nullptr;
+  bool capturing_ = false;
+  bool sync_each_op_ = false;
+  int32_t layer_ = -1;
+  uint64_t step_ = 0;
+};
+
+}  // namespace bz::device::cuda

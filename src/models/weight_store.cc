@@ -1,0 +1,24 @@
+#include "models/weight_store.h"
+
+namespace bz::models {
+namespace {
+
+constexpr uint32_t kDeviceAlign = 16;  // kernels read weights 16 bytes at a time
+
+}  // namespace
+
+Result<WeightStore> WeightStore::create(device::Device& device, const formats::GgufFile& file) {
+  const std::byte* data = file.bytes().data() + file.data_offset();
+  if (device.kind() == device::DeviceKind::kCpu) return WeightStore(data, data, {});
+  if (file.alignment() % kDeviceAlign != 0) {
+    return invalid_argument("{}: tensors are aligned to {} bytes, this device needs {}; use --device cpu", file.name(),
+                            file.alignment(), kDeviceAlign);
+  }
+  const size_t bytes = file.bytes().size() - file.data_offset();
+  BZ_ASSIGN(device::Buffer copy, device.allocate(bytes));
+  device.copy_to_device(copy.device(), data, bytes);
+  const std::byte* base = copy.device();
+  return WeightStore(data, base, std::move(copy));
+}
+
+}  // namespace bz::models
