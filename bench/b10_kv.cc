@@ -5,13 +5,17 @@
 //                std::unordered_map
 //   append       256 rows grow a token at a time to 1,024 tokens; ns per append
 //                floor: a counter and a span; at a block boundary a pop, a store, and the two changes a device needs
-//   schedule     one decode step of 256 sequences: ask, append, plan, processed; us per step; gate 25 us
+//   schedule     one decode step of 256 sequences: ask, append, plan, processed; us per step; gate 25 us; the same with
+//                three groups (full, sliding window, state), windows moving
+//   prefix       a prompt of 50,000 tokens in a full cache: found, whole; published, which evicts as many blocks; us
+//                floor of the match: comparing the tokens and hashing them once, chained
 //
 // Heap allocations of the measured parts are counted and must be 0 (ENG-3).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <list>
 #include <new>
@@ -154,12 +158,22 @@ kv::CacheConfig decode_config() {
   return config;
 }
 
+kv::CacheConfig three_groups() {
+  kv::CacheConfig config = decode_config();
+  config.groups.push_back({kv::CacheKind::kSlidingWindow, kBlockSize, 512, {0}});
+  config.groups.push_back({kv::CacheKind::kState, 1, 0, {0}});
+  config.groups.back().snapshot = true;
+  config.num_blocks = 2 * config.num_blocks + kRows;
+  return config;
+}
+
 // Every row grows from 0 to kTokens, a token a step. `per_step` is what runs after each step's appends.
 struct DecodeArm {
-  kv::CacheManager manager{decode_config()};
+  kv::CacheManager manager;
   kv::CachePlan plan;
   std::vector<RowId> rows;
 
+  explicit DecodeArm(const kv::CacheConfig& config) : manager(config) { rows.reserve(kRows); }
   void admit_all() {
     rows.clear();
     while (manager.can_admit()) rows.push_back(manager.admit());
@@ -196,6 +210,7 @@ double schedule_ours(DecodeArm& arm) {
       if (arm.manager.can_append(row, 1)) arm.manager.append(row, 1);
     }
     arm.finish_step();
+    for (RowId row : arm.rows) arm.manager.set_processed(row, t + 1);
     total += seconds_since(start);
     BZ_CHECK_EQ(arm.plan.rows.size(), arm.rows.size());
   }
@@ -232,6 +247,69 @@ struct DecodeFloor {
     }
     for (uint32_t id : table) list.push(id);
     return total;
+  }
+};
+
+// A cache as large as B10 asks, full of other prompts, and one prompt of 50,000 tokens.
+struct PrefixArm {
+  static constexpr int32_t kPrompt = 50000;
+  kv::CacheManager manager;
+  kv::CachePlan plan;
+  kv::PrefixHit hit;
+  std::vector<int32_t> tokens = std::vector<int32_t>(kPrompt + 1), copy;
+  uint32_t next_token = 0;
+
+  static kv::CacheConfig config() {
+    kv::CacheConfig c;
+    c.groups.push_back({kv::CacheKind::kFull, kBlockSize, 0, {0}});
+    c.num_blocks = kBlocks;
+    c.max_rows = 4;
+    c.max_seq_len = kPrompt + 1;
+    c.prefix_cache = true;
+    return c;
+  }
+  PrefixArm() : manager(config()) {
+    hit.path.reserve(kPrompt / kBlockSize + 1);
+    for (int32_t i = 0; i <= kBlocks / (kPrompt / kBlockSize); ++i) publish();
+    copy = tokens;
+  }
+  // A new prompt takes the place of the one used longest ago.
+  double publish() {
+    for (int32_t& t : tokens) t = static_cast<int32_t>(++next_token * 2654435761u >> 8);
+    const auto start = std::chrono::steady_clock::now();
+    const RowId row = manager.admit();
+    manager.append(row, kPrompt);
+    BZ_CHECK(manager.take_plan(plan));
+    manager.processed(plan.sequence);
+    manager.publish(row, {tokens});
+    const double seconds = seconds_since(start);
+    manager.release(row);
+    BZ_CHECK(manager.take_plan(plan));
+    manager.processed(plan.sequence);
+    copy.assign(tokens.begin(), tokens.end());
+    return seconds * 1e6;
+  }
+  double match() {
+    const auto start = std::chrono::steady_clock::now();
+    manager.find_prefix({tokens}, hit);
+    const double seconds = seconds_since(start);
+    BZ_CHECK_EQ(hit.num_tokens, kPrompt);
+    return seconds * 1e6;
+  }
+  double match_floor() {
+    const auto start = std::chrono::steady_clock::now();
+    uint64_t h = std::memcmp(copy.data(), tokens.data(), kPrompt * sizeof(int32_t)) == 0 ? 1 : 2;
+    for (int32_t block = 0; block < kPrompt; block += kBlockSize) {
+      for (int32_t i = block; i < block + kBlockSize; i += 4) {
+        uint64_t pair[2];
+        std::memcpy(pair, &tokens[static_cast<size_t>(i)], sizeof(pair));
+        __extension__ const unsigned __int128 product =
+            static_cast<unsigned __int128>(h ^ pair[0]) * (pair[1] ^ 0x9e3779b97f4a7c15u);
+        h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+      }
+    }
+    asm volatile("" ::"r"(h) : "memory");
+    return seconds_since(start) * 1e6;
   }
 };
 
@@ -272,7 +350,8 @@ int run(int argc, char** argv) {
   PlainList plain(kBlocks);
   StdPool peer(kBlocks);
   OurPool ours(kBlocks);
-  DecodeArm append_arm, schedule_arm;
+  DecodeArm append_arm(decode_config()), schedule_arm(decode_config()), three_arm(three_groups());
+  PrefixArm prefix;
   DecodeFloor floor;
 
   std::vector<Arm> arms;
@@ -282,6 +361,10 @@ int run(int argc, char** argv) {
   arms.push_back({"append", "ns", [&] { return append_ours(append_arm); }});
   arms.push_back({"append floor", "ns", [&] { return floor.run() / (double{kRows} * kTokens) * 1e9; }});
   arms.push_back({"schedule 256", "us", [&] { return schedule_ours(schedule_arm); }});
+  arms.push_back({"schedule 256, 3 groups", "us", [&] { return schedule_ours(three_arm); }});
+  arms.push_back({"match 50k", "us", [&] { return prefix.match(); }});
+  arms.push_back({"match 50k floor", "us", [&] { return prefix.match_floor(); }});
+  arms.push_back({"publish and evict 50k", "us", [&] { return prefix.publish(); }});
 
   for (Arm& a : arms) a.run();  // warm-up: vectors reach their capacity
   for (int round = 0; round < kRounds; ++round) {
@@ -296,12 +379,15 @@ int run(int argc, char** argv) {
   const std::vector<Ratio> ratios = {{"alloc+free / floor", arms[0].median() / arms[1].median(), 1.5},
                                      {"alloc+free / std peer", arms[0].median() / arms[2].median(), 1.0},
                                      {"append / floor", arms[3].median() / arms[4].median(), 1.5},
-                                     {"schedule us per 256", arms[5].median(), 25}};
+                                     {"schedule us per 256", arms[5].median(), 25},
+                                     {"schedule us, 3 groups", arms[6].median(), 25},
+                                     {"match 50k us", arms[7].median(), 60},
+                                     {"match / floor", arms[7].median() / arms[8].median(), 1.5}};
   print(arms, ratios);
   for (int i = 1; i + 1 < argc; ++i) {
     if (std::string(argv[i]) == "--json") write_json(argv[i + 1], arms, ratios);
   }
-  for (size_t i : {0u, 3u, 5u}) BZ_CHECK_EQ(arms[i].heap, 0);
+  for (size_t i : {0u, 3u, 5u, 6u, 7u, 9u}) BZ_CHECK_EQ(arms[i].heap, 0);
   return 0;
 }
 

@@ -67,12 +67,16 @@ void CacheManager::find_prefix(const PrefixQuery& query, PrefixHit& hit) const {
     hit.groups[static_cast<size_t>(g)] = {n, reason};
     common = std::min(common, n);
   }
-  // Each group may shorten what the others found: until none does.
+  // Each group may shorten what the others found: until none does. What grows block by block needs no second look.
   for (bool settled = false; !settled;) {
     settled = true;
     for (int32_t g = 0; g < num_groups(); ++g) {
+      const GroupSpec& s = spec(GroupId(g));
+      const int32_t alone = hit.groups[static_cast<size_t>(g)].num_tokens, per_block = tokens_per_block(s);
+      const bool simple = per_block > 0 && slot_form(s.kind) != SlotForm::kWindowed;
       MissReason reason = MissReason::kNone;
-      const int32_t n = supported_prefix(hit, GroupId(g), common, &reason);
+      const int32_t n =
+          simple ? std::min(common, alone) / per_block * per_block : supported_prefix(hit, GroupId(g), common, &reason);
       if (n < common) settled = false;
       common = n;
     }

@@ -102,13 +102,21 @@ PrefixIndex::Probe PrefixIndex::probe(NodeId parent, const PrefixQuery& query, i
   BZ_CHECK_GE(i, 0);
   BZ_CHECK_LE((int64_t{i} + 1) * unit_, static_cast<int64_t>(query.tokens.size()));
   const auto unit = static_cast<size_t>(unit_);
+  const auto same = [&](const Probe& p, NodeId node) {
+    const Node& n = nodes_[node];
+    return n.parent == parent && n.extra == p.extra &&
+           std::memcmp(p.tokens.data(), tokens_of(node).data(), p.tokens.size_bytes()) == 0;
+  };
   Probe p{query.tokens.subspan(static_cast<size_t>(i) * unit, unit), extra_of(query, i), {}, kNone};
+  const NodeId last = at(parent).last_child;
+  if (last != kNone && same(p, last)) {
+    p.node = last;
+    return p;
+  }
   p.digest = digest_of(parent, p.extra, p.tokens);
   const size_t mask = buckets_.size() - 1;
   for (size_t b = p.digest.words[0] & mask; buckets_[b] != kNone; b = (b + 1) & mask) {
-    const Node& n = nodes_[buckets_[b]];
-    if (n.digest != p.digest || n.parent != parent || n.extra != p.extra) continue;
-    if (!std::equal(p.tokens.begin(), p.tokens.end(), tokens_of(buckets_[b]).begin())) continue;
+    if (nodes_[buckets_[b]].digest != p.digest || !same(p, buckets_[b])) continue;
     p.node = buckets_[b];
     break;
   }
@@ -133,6 +141,7 @@ PrefixIndex::NodeId PrefixIndex::find_or_add_child(NodeId parent, const PrefixQu
   const size_t at_token = size_t{id} * static_cast<size_t>(unit_);
   std::copy(p.tokens.begin(), p.tokens.end(), tokens_.begin() + static_cast<int64_t>(at_token));
   ++nodes_[parent].num_children;
+  nodes_[parent].last_child = id;
   ++num_nodes_;
   const size_t mask = buckets_.size() - 1;
   size_t b = n.digest.words[0] & mask;
@@ -190,6 +199,7 @@ void PrefixIndex::remove_if_unused(NodeId node) {
     free_head_ = node;
     --num_nodes_;
     --nodes_[parent].num_children;
+    if (nodes_[parent].last_child == node) nodes_[parent].last_child = kNone;
     node = parent;
   }
 }

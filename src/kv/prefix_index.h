@@ -88,6 +88,7 @@ class PrefixIndex {
   };
   struct Node {
     NodeId parent = kNone;
+    NodeId last_child = kNone;  // the one added last: most walks need no hash
     int32_t num_children = 0;
     int32_t num_blocks = 0;
     uint32_t next_free = 0;
