@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/run.h"
 #include "cli/serve.h"
@@ -36,6 +37,10 @@ int main(int argc, char** argv) {
   CLI::App* plan = app.add_subcommand("plan", "the memory plan, without loading weights");
   bz::cli::add_plan_options(*plan, plan_options);
 
+  bz::cli::InspectOptions inspect_options;
+  CLI::App* inspect = app.add_subcommand("inspect", "what is in a model file");
+  bz::cli::add_inspect_options(*inspect, inspect_options);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -45,5 +50,6 @@ int main(int argc, char** argv) {
   }
   if (run->parsed()) return report(bz::cli::run(run_options));
   if (serve->parsed()) return report(bz::cli::serve(serve_options));
-  return report(bz::cli::plan(plan_options));
+  if (plan->parsed()) return report(bz::cli::plan(plan_options));
+  return report(bz::cli::inspect(inspect_options));
 }
