@@ -73,7 +73,12 @@ Result<ModelPlan> plan_model(const LoadOptions& options) {
   request.cache_bytes = plan.options.kv_cache_bytes;
   request.block_size = options.block_size;
   if (!on_cpu(options)) request.granule = kCudaGranule;
-  BZ_ASSIGN(plan.layout, kv::make_layout(request));
+  auto layout = kv::make_layout(request);
+  if (!layout.ok()) {
+    const Status& s = layout.status();
+    return Status(s.code(), s.message() + "; change --kv-cache-bytes or --block-size");
+  }
+  plan.layout = std::move(layout).value();
   return plan;
 }
 
