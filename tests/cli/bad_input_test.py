@@ -125,7 +125,7 @@ class BadInput(unittest.TestCase):
         self.refused("run", m, "-p", "ab", "--device", "tpu", says=["--device"])
         self.refused("run", m, "-p", "ab", "--no-such-option", says=["--no-such-option"])
         self.refused("run", m, says=["--prompt"])
-        self.refused("run", m, "-p", "ab", "-n", "many", says=["-n"])
+        self.refused("run", m, "-p", "ab", "-n", "many", says=["--max-tokens"])
         self.refused("frobnicate", says=["frobnicate"])
         self.refused("run", m, "-p", "ab", env={"BLOCKZERO_ISA": "mmx"}, says=["BLOCKZERO_ISA"])
 
