@@ -1,5 +1,6 @@
 #include "server/generation.h"
 
+#include <algorithm>
 #include <ctime>
 
 namespace bz::server {
@@ -66,6 +67,7 @@ void Generation::on_delivery(size_t index, const Delivery& delivery) {
   Choice& choice = choices_[index];
   if (delivery.finished) choice.in_engine = false;
   if (ended_ || !choice.finish_reason.empty()) return;  // surplus behind a stop string
+  choice.num_cached_tokens = std::max(choice.num_cached_tokens, delivery.num_cached_tokens);
   take_tokens(choice, delivery.tokens);
   if (!choice.finish_reason.empty() || !delivery.finished) return;
   if (*delivery.finished == engine::FinishReason::kError) {
@@ -195,6 +197,7 @@ Usage Generation::usage() const {
   for (size_t i = 0; i < choices_.size(); ++i) {
     sum.prompt_tokens += static_cast<int64_t>(prepared_.prompts[i].size());
     sum.completion_tokens += choices_[i].num_tokens;
+    sum.cached_tokens += choices_[i].num_cached_tokens;
   }
   return sum;
 }

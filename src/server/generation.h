@@ -41,6 +41,7 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
     std::string text;                // streamed: not sent yet; else: all of it
     std::string_view finish_reason;  // empty: running
     int64_t num_tokens = 0;
+    int32_t num_cached_tokens = 0;
     bool in_engine = false;  // cancel it if the answer ends early
     bool role_sent = false;
     bool finish_sent = false;

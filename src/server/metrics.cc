@@ -89,6 +89,12 @@ void write_engine(PrometheusText& out, const engine::EngineStats& s) {
   out.counter("num_preemptions_total", "Requests put back to waiting", s.requests_preempted);
   out.counter("prompt_tokens_total", "Prompt tokens computed", s.prompt_tokens);
   out.counter("generation_tokens_total", "Tokens sampled", s.generation_tokens);
+  out.counter("prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache", s.prefix_query_tokens);
+  out.counter("prefix_cache_hits_total", "Prompt tokens found there", s.prefix_hit_tokens);
+  out.family("prefix_cache_misses_total", "counter", "Admissions that found no more, by the reason");
+  for (const auto& [reason, count] : s.prefix_misses) {
+    out.value(count, fmt::format("reason=\"{}\"", label_value(reason)));
+  }
   out.counter("requests_finished_total", "Requests that ended, by any reason", s.requests_finished);
   out.counter("requests_failed_total", "Requests that ended with an error", s.requests_failed);
   out.counter("dummy_steps_total", "Steps without a live row", s.dummy_steps);

@@ -72,7 +72,7 @@ class MockEngine : public engine::EngineClient {
     ++num_cancel_calls;
     const auto found = running_.find(id.value());
     if (found == running_.end()) return;
-    found->second.sink->on_output({id, {}, engine::FinishReason::kCancelled, {}});
+    found->second.sink->on_output({.id = id, .finished = engine::FinishReason::kCancelled});
     running_.erase(found);
     ++num_cancelled;
   }
@@ -80,6 +80,9 @@ class MockEngine : public engine::EngineClient {
     const std::lock_guard lock(mutex_);
     engine::EngineStats s = stats_;
     s.requests_running = static_cast<int64_t>(running_.size());
+    s.prefix_query_tokens = 30;
+    s.prefix_hit_tokens = 20;
+    s.prefix_misses = {{"evicted", 2}};
     s.blocks_total = 100;
     s.blocks_free = 100 - s.requests_running;
     s.steps_by_graph_key = {{"decode/8", s.steps}};
@@ -92,7 +95,7 @@ class MockEngine : public engine::EngineClient {
     stats_.alive = false;
     stats_.failure = why;
     for (auto& [id, r] : running_) {
-      r.sink->on_output({engine::RequestId(id), {}, engine::FinishReason::kError, why});
+      r.sink->on_output({.id = engine::RequestId(id), .finished = engine::FinishReason::kError, .error = why});
     }
     running_.clear();
   }
@@ -131,6 +134,7 @@ class MockEngine : public engine::EngineClient {
       Running& r = it->second;
       engine::Output output;
       output.id = engine::RequestId(it->first);
+      output.num_cached_tokens = 1;
       if (!r.slow) produce(r, output);
       if (!r.slow) r.sink->on_output(output);
       it = output.finished ? running_.erase(it) : std::next(it);

@@ -6,8 +6,10 @@ namespace bz::server {
 namespace {
 
 std::string usage_json(const Usage& u) {
-  return fmt::format("{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{}}}", u.prompt_tokens,
-                     u.completion_tokens, u.prompt_tokens + u.completion_tokens);
+  return fmt::format(
+      "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
+      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}}}",
+      u.prompt_tokens, u.completion_tokens, u.prompt_tokens + u.completion_tokens, u.cached_tokens);
 }
 
 std::string string_or_null(std::string_view text) { return text.empty() ? "null" : json_string(text); }

@@ -16,6 +16,7 @@ namespace bz::server {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt's, taken from the prefix cache
 };
 
 struct FinishedChoice {

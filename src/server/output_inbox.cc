@@ -8,6 +8,7 @@ class OutputInbox::Slot : public engine::Sink, public std::enable_shared_from_th
  public:
   struct Half {
     std::vector<int32_t> tokens;
+    int32_t num_cached_tokens = 0;
     std::optional<engine::FinishReason> finished;
     std::string error;
   };
@@ -33,6 +34,7 @@ void OutputInbox::put(Slot& slot, const engine::Output& output) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   slot.filling.tokens.insert(slot.filling.tokens.end(), output.tokens.begin(), output.tokens.end());
+  slot.filling.num_cached_tokens = output.num_cached_tokens;
   if (output.finished) {
     slot.filling.finished = output.finished;
     slot.filling.error = output.error;
@@ -58,7 +60,8 @@ void OutputInbox::deliver() {
   }
   for (const auto& slot : taken_) {
     Slot::Half& half = slot->reading;
-    if (slot->receiver) slot->receiver->on_delivery(slot->index, {half.tokens, half.finished, half.error});
+    if (slot->receiver)
+      slot->receiver->on_delivery(slot->index, {half.tokens, half.num_cached_tokens, half.finished, half.error});
     half.tokens.clear();
   }
   for (const auto& slot : taken_) {

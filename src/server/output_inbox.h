@@ -17,6 +17,7 @@ namespace bz::server {
 
 struct Delivery {
   std::span<const int32_t> tokens;
+  int32_t num_cached_tokens = 0;
   std::optional<engine::FinishReason> finished;
   std::string_view error;
 };

@@ -52,7 +52,8 @@ TEST_F(ServerHttp, ACompletion) {
   EXPECT_EQ(json["choices"][0]["text"], "HelloHe");
   EXPECT_EQ(json["choices"][0]["index"], 0);
   EXPECT_EQ(json["choices"][0]["finish_reason"], "length");
-  EXPECT_EQ(json["usage"], Json::parse(R"({"prompt_tokens":5,"completion_tokens":7,"total_tokens":12})"));
+  EXPECT_EQ(json["usage"], Json::parse(R"({"prompt_tokens":5,"completion_tokens":7,"total_tokens":12,)"
+                                       R"("prompt_tokens_details":{"cached_tokens":1}})"));
 }
 
 TEST_F(ServerHttp, PromptsAsTokensAndSeveralAtOnce) {
@@ -156,6 +157,8 @@ TEST_F(ServerHttp, HealthAndMetrics) {
         "blockzero:inter_token_latency_seconds_count{model_name=\"mock\"} 4\n",
         "blockzero:e2e_request_latency_seconds_bucket{model_name=\"mock\",le=\"+Inf\"} 1\n",
         "blockzero:http_requests_total{model_name=\"mock\",handler=\"/health\",status=\"200\"} 1\n",
+        "blockzero:prefix_cache_hits_total{model_name=\"mock\"} 20\n",
+        "blockzero:prefix_cache_misses_total{model_name=\"mock\",reason=\"evicted\"} 2\n",
         "# TYPE blockzero:time_to_first_token_seconds histogram\n"}) {
     EXPECT_THAT(answer.body, HasSubstr(line));
   }

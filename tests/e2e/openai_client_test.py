@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""The `openai` Python client against a real server process: completes, chats and streams, sync and async.
+
+usage: openai_client_test.py BLOCKZERO       exit code 77: the client is not installed
+"""
+import asyncio
+import sys
+import unittest
+
+try:
+    import openai
+except ImportError:
+    print("skipped: the Python package 'openai' is not installed")
+    sys.exit(77)
+
+from server_process import ServerProcess
+
+BLOCKZERO = ""
+PROMPT = {"model": "smollm2", "prompt": "The capital of France is", "max_tokens": 4, "temperature": 0}
+CHAT = {"model": "smollm2", "messages": [{"role": "user", "content": "What is the capital of France?"}],
+        "max_tokens": 24, "temperature": 0}
+
+
+class OpenAIClient(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = ServerProcess(BLOCKZERO, "--api-key", "secret")
+        settings = {"base_url": f"http://127.0.0.1:{cls.server.port}/v1", "api_key": "secret", "max_retries": 0}
+        cls.client = openai.OpenAI(**settings)
+        cls.settings = settings
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        code = cls.server.stop()
+        cls.server.kill()
+        assert code == 0, code
+
+    def test_models(self):
+        self.assertEqual([m.id for m in self.client.models.list()], ["smollm2"])
+        self.assertEqual(self.client.models.retrieve("smollm2").id, "smollm2")
+
+    def test_completes(self):
+        answer = self.client.completions.create(**PROMPT)
+        self.assertIn(" Paris", answer.choices[0].text)
+        self.assertEqual(answer.usage.total_tokens, 9)
+
+    def test_completes_as_a_stream(self):
+        text = "".join(event.choices[0].text for event in self.client.completions.create(**PROMPT, stream=True))
+        self.assertIn(" Paris", text)
+
+    def test_chats(self):
+        answer = self.client.chat.completions.create(**CHAT)
+        self.assertIn("Paris", answer.choices[0].message.content)
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+
+    def test_chats_as_a_stream(self):
+        text, usage = "", None
+        for event in self.client.chat.completions.create(**CHAT, stream=True, stream_options={"include_usage": True}):
+            usage = event.usage or usage
+            for choice in event.choices:
+                text += choice.delta.content or ""
+        self.assertIn("Paris", text)
+        self.assertGreater(usage.completion_tokens, 0)
+
+    def test_async(self):
+        async def ask():
+            async with openai.AsyncOpenAI(**self.settings) as client:
+                plain = await asyncio.gather(*(client.chat.completions.create(**CHAT) for _ in range(4)))
+                text = ""
+                async for event in await client.completions.create(**PROMPT, stream=True):
+                    text += event.choices[0].text
+                return [p.choices[0].message.content for p in plain], text
+        chats, text = asyncio.run(ask())
+        for chat in chats:
+            self.assertIn("Paris", chat)
+        self.assertIn(" Paris", text)
+
+    def test_errors(self):
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.completions.create(**{**PROMPT, "model": "other"})
+        self.assertEqual(caught.exception.code, "model_not_found")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.completions.create(**{**PROMPT, "max_tokens": -1})
+        self.assertEqual(caught.exception.param, "max_tokens")
+        with self.assertRaises(openai.AuthenticationError):
+            openai.OpenAI(**{**self.settings, "api_key": "wrong"}).models.list()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    BLOCKZERO = sys.argv.pop(1)
+    unittest.main()
