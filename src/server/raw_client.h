@@ -50,6 +50,7 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   bool connected() const { return connected_; }
+  bool open() const { return fd_ >= 0; }
   void close() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
