@@ -18,6 +18,15 @@ enum class Mutation : uint32_t {
   kDummySkipsStaging,     // F09, F10: a dummy step replays without restaging
   kZeroFilledSlots,       // F25: slot buffers start at 0, a valid slot, and padding keeps what it finds
   kRingWithoutKeepRule,   // F20: of a chunk longer than a ring every token maps
+  kWindowByScheduled,     // F21: blocks leave a window by scheduled tokens
+  kReleaseWithoutFence,   // F22: blocks in flight are handed out again
+  kPinsDroppedEarly,      // F22: a transfer's blocks are let go while an operation still runs
+  kFailedLoadIsTaken,     // F28: a failed load counts as done
+  kHitsTakenLate,         // F23: a group's hits are taken after other groups have allocated
+  kPublishAtSchedule,     // F24: hashes are published before the step that computes the blocks
+  kHitWithoutTokens,      // KV-3: a hit is believed by its hash
+  kSharedBlockIsWritten,  // KV-6: no copy before a shared block is written
+  kHitInsideRing,         // RING-2: a hit is not cut to whole windows of a ring
   // Checks switched off, to show what the mutations above do without them.
   kNoSequenceCheck,  // PAD-10: prepare takes whatever slot it finds
   kNoReserveCheck,   // a row may grow past what its plan reserved

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/mutation.h"
 #include "kv/hash.h"
 
 namespace bz::kv {
@@ -86,7 +87,7 @@ BlockId CacheManager::take_block() {
 }
 
 void CacheManager::release_block(BlockId block) {
-  pool_.release(block, last_sequence());
+  pool_.release(block, mutated(Mutation::kReleaseWithoutFence) ? 0 : last_sequence());
   if (copies_.empty() || pool_.ref_count(block) > 0) return;
   // Nobody waits for what a pending copy would write there: the block may be another's before that plan runs.
   const auto dead = std::find_if(copies_.begin(), copies_.end(), [&](const BlockCopy& c) { return c.to == block; });
@@ -98,6 +99,7 @@ void CacheManager::release_block(BlockId block) {
 
 void CacheManager::copy_block(BlockId from, BlockId to) {
   BZ_CHECK(from != to);
+  if (mutated(Mutation::kSharedBlockIsWritten)) return;
   // A source that is itself still to be copied: take what it will be copied from. Copies of a plan run in any order.
   for (const BlockCopy& c : copies_) {
     if (c.to == from) from = c.from;
@@ -215,8 +217,9 @@ void CacheManager::set_processed(RowId row, int32_t num_tokens) {
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupId group(g);
     const int32_t first = tables_.first(group, row);
-    const int32_t want =
-        std::min(columns_for(spec(group), progress(record), config_.num_spec).first, tables_.width(group, row));
+    RowProgress by = progress(record);
+    if (mutated(Mutation::kWindowByScheduled)) by.processed = by.scheduled;  // F21
+    const int32_t want = std::min(columns_for(spec(group), by, config_.num_spec).first, tables_.width(group, row));
     if (want <= first) continue;
     for (int32_t c = first; c < want; ++c) release_block(tables_.block(group, row, c));
     tables_.set_first(group, row, want, changes_);

@@ -225,6 +225,7 @@ class CacheManager {
   void publish_groups(RowId row, RowRecord& record, PrefixIndex::NodeId node, bool snapshot);
   TransferId new_transfer(TransferKind kind, RowId row, int32_t num_tokens, int32_t num_ops);
   void settle(Transfer& transfer);  // no operation is left
+  void drop_pins(Transfer& transfer);
 
   CacheConfig config_;
   BlockPool pool_;

@@ -1,6 +1,7 @@
 // Prefix hits, publishing and forks: how rows come to share blocks (KV-1, KV-3, KV-6, RING-2).
 #include <algorithm>
 
+#include "base/mutation.h"
 #include "kv/cache_manager.h"
 
 namespace bz::kv {
@@ -29,7 +30,7 @@ int32_t CacheManager::supported_prefix(const PrefixHit& hit, GroupId group, int3
     return n;
   }
   *reason = MissReason::kUnaligned;
-  if (s.kind == CacheKind::kRing) return limit / s.ratio * s.ratio;
+  if (s.kind == CacheKind::kRing) return mutated(Mutation::kHitInsideRing) ? limit : limit / s.ratio * s.ratio;
   int32_t n = limit / per_block * per_block;
   if (slot_form(s.kind) == SlotForm::kWindowed) {
     for (int32_t end = n; end > first_needed(s, n) / per_block * per_block; end -= per_block) {
@@ -120,6 +121,8 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
     const int32_t per_block = tokens_per_block(s), sinks = sink_columns(s);
     for (int32_t c = 0; c < sinks; ++c) share_block(group, row, c, sinks_[sink + static_cast<size_t>(c)]);
     sink += static_cast<size_t>(sinks);
+    if (mutated(Mutation::kHitsTakenLate) && g > 0 && pool_.num_free() > 0)
+      pool_.release(take_block(), 0);  // F23: as if group g - 1 had grown
     if (s.snapshot) {
       share_block(group, row, 0, cached_block(hit, group, hit.num_tokens));
       tables_.set_width(group, row, 1, changes_);
@@ -136,8 +139,8 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
   record.node = hit.path[static_cast<size_t>(hit.num_tokens / index_.unit() - 1)];
   record.node_serial = index_.serial(record.node);
   record.num_published = hit.num_tokens;
-  for (int32_t i = 0; i < hit.num_tokens / index_.unit();
-       ++i) {  // a transfer waits for the steps that compute the hits
+  // A transfer of the row waits for the steps that compute the hits (KV-3).
+  for (int32_t i = 0; i < hit.num_tokens / index_.unit(); ++i) {
     record.last_sequence = std::max(record.last_sequence, index_.sequence(hit.path[static_cast<size_t>(i)]));
   }
   set_capacity(row, record);
@@ -147,7 +150,8 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
 void CacheManager::publish(RowId row, const PrefixQuery& query, bool snapshot) {
   RowRecord& record = state(row);
   if (!config_.prefix_cache || record.loading || record.forked) return;
-  const auto known = std::min<int64_t>(static_cast<int64_t>(query.tokens.size()), record.num_planned);
+  const int32_t planned = mutated(Mutation::kPublishAtSchedule) ? record.num_scheduled : record.num_planned;
+  const auto known = std::min<int64_t>(static_cast<int64_t>(query.tokens.size()), planned);
   if (!index_.is_alive(record.node, record.node_serial)) {  // evicted meanwhile: find the way again
     record.node = PrefixIndex::kRoot;
     record.num_published = 0;
@@ -161,7 +165,7 @@ void CacheManager::publish(RowId row, const PrefixQuery& query, bool snapshot) {
     publish_groups(row, record, node, snapshot);
   }
   record.node_serial = index_.serial(record.node);
-  BZ_CHECK_LE(record.num_published, record.num_planned);
+  BZ_CHECK_LE(record.num_published, planned);
 }
 
 // Names the row's blocks that end with the node, where the node has none yet.

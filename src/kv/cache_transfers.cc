@@ -1,6 +1,7 @@
 // Transfers: pins, leases, loads that succeed or fail (XFER-1, KV-2, KV-3).
 #include <algorithm>
 
+#include "base/mutation.h"
 #include "kv/cache_manager.h"
 
 namespace bz::kv {
@@ -97,7 +98,7 @@ void CacheManager::finish_op(TransferId id, bool ok) {
 // Drops the pins. What was received whole goes into the row's tables; what was not goes nowhere.
 void CacheManager::settle(Transfer& t) {
   BZ_CHECK_EQ(t.ops_running, 0);
-  const bool ok = t.ops_left == 0 && !t.failed;
+  const bool ok = t.ops_left == 0 && (!t.failed || mutated(Mutation::kFailedLoadIsTaken));
   t.state = ok ? TransferState::kDone : TransferState::kFailed;
   if (t.kind == TransferKind::kSend && t.row != kNullRow) {
     --state(t.row).sending;
@@ -126,6 +127,10 @@ void CacheManager::settle(Transfer& t) {
       set_capacity(t.row, record);
     }
   }
+  drop_pins(t);
+}
+
+void CacheManager::drop_pins(Transfer& t) {
   for (const TransferBlock& b : t.blocks) release_block(b.block);
   t.blocks.clear();
 }
@@ -142,6 +147,7 @@ int32_t CacheManager::expire_leases(int64_t now) {
   for (Transfer& t : transfers_) {
     if (t.state != TransferState::kRunning || t.kind != TransferKind::kSend || now <= t.deadline) continue;
     t.expired = true;
+    if (mutated(Mutation::kPinsDroppedEarly)) drop_pins(t);
     if (t.ops_running > 0) continue;  // an operation cannot be aborted: the last one to finish ends it
     settle(t);
     ++ended;

@@ -125,4 +125,15 @@ class World {
   std::string error_;
 };
 
+struct NamedConfig {
+  const char* name;
+  CacheConfig config;
+};
+// Small caches of every kind, alone and mixed as the released models mix them.
+std::vector<NamedConfig> world_configs();
+
+// `steps` operations chosen by a seed; then everything ends. What went wrong, with the step; empty: nothing.
+// applied: [Op::kCount] how often each operation was done, or nullptr.
+std::string random_walk(const CacheConfig& config, uint64_t seed, int steps, std::vector<int64_t>* applied);
+
 }  // namespace bz::kv

@@ -12,142 +12,16 @@
 namespace bz::kv {
 namespace {
 
-GroupSpec group(CacheKind kind, int32_t block_size) {
-  GroupSpec g;
-  g.kind = kind;
-  g.block_size = block_size;
-  return g;
-}
-GroupSpec window(CacheKind kind, int32_t block_size, int32_t tokens) {
-  GroupSpec g = group(kind, block_size);
-  g.window = tokens;
-  return g;
-}
-GroupSpec ring(int32_t ratio, int32_t capacity, bool overlap) {
-  GroupSpec g = group(CacheKind::kRing, capacity);
-  g.ratio = ratio;
-  g.snapshot = overlap;
-  return g;
-}
-GroupSpec state() {
-  GroupSpec g = group(CacheKind::kState, 1);
-  g.snapshot = true;
-  return g;
-}
-GroupSpec compressed_group(int32_t ratio, int32_t block_size) {
-  GroupSpec g = group(CacheKind::kCompressed, block_size);
-  g.ratio = ratio;
-  return g;
-}
-GroupSpec sink(int32_t block_size, int32_t tokens) {
-  GroupSpec g = group(CacheKind::kSink, block_size);
-  g.sink_tokens = tokens;
-  return g;
-}
-GroupSpec context_parallel(int32_t block_size, int32_t world, int32_t rank, int32_t interleave) {
-  GroupSpec g = group(CacheKind::kFull, block_size);
-  g.cp_world = world;
-  g.cp_rank = rank;
-  g.cp_interleave = interleave;
-  return g;
-}
-
-CacheConfig config_of(std::vector<GroupSpec> groups, int32_t num_spec = 0) {
-  CacheConfig c;
-  c.groups = std::move(groups);
-  c.num_blocks = 40;
-  c.max_rows = 5;
-  c.max_seq_len = 40;
-  c.max_in_flight = 24;
-  c.max_changes_per_plan = 25;
-  c.num_spec = num_spec;
-  c.max_transfers = 3;
-  c.block_stride = 4096;
-  c.prefix_cache = true;
-  return c;
-}
-
-struct Named {
-  const char* name;
-  CacheConfig config;
-};
-std::vector<Named> all_configs() {
-  std::vector<Named> all;
-  all.push_back({"full", config_of({group(CacheKind::kFull, 4)})});
-  all.push_back(
-      {"gemma: full and window", config_of({group(CacheKind::kFull, 8), window(CacheKind::kSlidingWindow, 4, 6)})});
-  all.push_back(
-      {"full and chunked local", config_of({group(CacheKind::kFull, 4), window(CacheKind::kChunkedLocal, 4, 8)})});
-  all.push_back(
-      {"v4.1: window, compressed, ring", config_of({window(CacheKind::kSlidingWindow, 4, 6), compressed_group(2, 4),
-                                                    compressed_group(1, 4), ring(2, compressor_ring_v41(2), false)},
-                                                   2)});
-  all.push_back(
-      {"v4: window, two ratios, overlapping ring",
-       config_of({window(CacheKind::kSlidingWindow, 4, 5), compressed_group(4, 2), compressed_group(8, 1),
-                  ring(4, compressor_ring_v4(4, true, 1), true), ring(8, compressor_ring_v4(8, false, 1), false)},
-                 1)});
-  all.push_back(
-      {"glm: latent, pooled, tail, state",
-       config_of({group(CacheKind::kFull, 8), compressed_group(4, 2), ring(4, pool_ring(4, 2), false), state()}, 2)});
-  all.push_back({"qwen4: full, ring, states",
-                 config_of({group(CacheKind::kFull, 8), ring(4, qsa_ring(4, 1, 8), false), state(), state()}, 1)});
-  all.push_back(
-      {"a ring that does not divide the blocks", config_of({group(CacheKind::kFull, 3), ring(2, 4, false)}, 1)});
-  all.push_back({"states alone", config_of({state(), state()}, 3)});
-  all.push_back({"cross and sink", config_of({sink(4, 6), group(CacheKind::kCross, 4)})});
-  all.push_back({"context parallel", config_of({context_parallel(4, 2, 1, 2), context_parallel(4, 2, 0, 1)})});
-  for (Named& n : all) {
-    if (n.config.groups.back().kind == CacheKind::kCross) n.config.max_encoder_tokens = 6;
-    if (std::string(n.name) == "states alone") n.config.snapshot_interval = 4;
-  }
-  return all;
-}
-
-uint64_t next(uint64_t& state) {
-  state += 0x9e3779b97f4a7c15u;
-  uint64_t z = state;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
-
-// One walk. Returns what went wrong, with the step.
-std::string walk(const CacheConfig& config, uint64_t seed, int steps, std::vector<int64_t>* applied) {
-  World world(config, 24);
-  // Each walk has its own taste for operations, so that rare ones come in droves in some; what moves things on stays.
-  std::vector<Op> taste;
-  for (int op = 0; op < static_cast<int>(Op::kCount); ++op) {
-    static constexpr size_t kWeights[] = {0, 1, 2, 10};
-    size_t weight = kWeights[next(seed) % 4];
-    if (op <= static_cast<int>(Op::kProcessed)) weight = std::max<size_t>(weight, 2);
-    taste.insert(taste.end(), weight, static_cast<Op>(op));
-  }
-  for (int i = 0, tries = 0; i < steps && tries < 8 * steps; ++tries) {
-    const uint64_t x = next(seed);
-    const Op op = taste[x % taste.size()];
-    if (op == Op::kReset && x % 7 != 0) continue;
-    const bool done = world.apply(op, static_cast<uint32_t>(x >> 20), static_cast<uint32_t>(x >> 40));
-    if (!done) continue;
-    ++i;
-    if (applied != nullptr) ++(*applied)[static_cast<size_t>(op)];
-    const std::string error = world.check();
-    if (!error.empty()) return fmt::format("step {} (op {}): {}", i, static_cast<int>(op), error);
-  }
-  world.wind_down();
-  return world.check();
-}
-
 TEST(CacheWorld, RandomWalksOverEveryKind) {
   const bool longer = std::getenv("BLOCKZERO_LONG") != nullptr;
   const int64_t total = longer ? 1'000'000 : 50'000;
   constexpr int kSteps = 250;
-  const std::vector<Named> configs = all_configs();
+  const std::vector<NamedConfig> configs = world_configs();
   std::vector<int64_t> applied(static_cast<size_t>(Op::kCount), 0);
   int64_t tried = 0;
   for (uint64_t seed = 1; tried < total; ++seed) {
-    for (const Named& c : configs) {
-      ASSERT_EQ(walk(c.config, seed, kSteps, &applied), "") << c.name << ", seed " << seed;
+    for (const NamedConfig& c : configs) {
+      ASSERT_EQ(random_walk(c.config, seed, kSteps, &applied), "") << c.name << ", seed " << seed;
     }
     tried = 0;
     for (int64_t n : applied) tried += n;
@@ -162,7 +36,7 @@ TEST(CacheWorld, RandomWalksOverEveryKind) {
 
 // The same with inputs that RapidCheck chooses and shrinks.
 RC_GTEST_PROP(CacheWorldModel, AnyOperations, (const std::vector<uint32_t>& choices, uint32_t which)) {
-  const std::vector<Named> configs = all_configs();
+  const std::vector<NamedConfig> configs = world_configs();
   World world(configs[which % configs.size()].config, 24);
   for (uint32_t x : choices) {
     world.apply(static_cast<Op>(x % static_cast<uint32_t>(Op::kCount)), x >> 5, x >> 12);

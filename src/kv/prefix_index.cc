@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/math.h"
+#include "base/mutation.h"
 #include "kv/hash.h"
 
 namespace bz::kv {
@@ -105,11 +106,12 @@ PrefixIndex::Probe PrefixIndex::probe(NodeId parent, const PrefixQuery& query, i
   const auto same = [&](const Probe& p, NodeId node) {
     const Node& n = nodes_[node];
     return n.parent == parent && n.extra == p.extra &&
-           std::memcmp(p.tokens.data(), tokens_of(node).data(), p.tokens.size_bytes()) == 0;
+           (mutated(Mutation::kHitWithoutTokens) ||
+            std::memcmp(p.tokens.data(), tokens_of(node).data(), p.tokens.size_bytes()) == 0);
   };
   Probe p{query.tokens.subspan(static_cast<size_t>(i) * unit, unit), extra_of(query, i), {}, kNone};
   const NodeId last = at(parent).last_child;
-  if (last != kNone && same(p, last)) {
+  if (last != kNone && !mutated(Mutation::kHitWithoutTokens) && same(p, last)) {
     p.node = last;
     return p;
   }

@@ -109,7 +109,7 @@ BZ_HD constexpr SlotId write_slot(const GroupView& g, RowId row, int32_t positio
     case SlotForm::kCompressed:
       return (position + 1) % g.ratio == 0 ? entry_slot(g, row, position / g.ratio) : kPadSlot;
     case SlotForm::kRing:
-      if (position < seq_end - g.block_size) return kPadSlot;
+      if (position < seq_end - g.block_size && !mutated(Mutation::kRingWithoutKeepRule)) return kPadSlot;
       return entry_slot(g, row, position);
     case SlotForm::kState:
     case SlotForm::kCross: break;

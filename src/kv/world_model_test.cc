@@ -1,6 +1,8 @@
 // What World does (cache_world.h).
 #include "kv/cache_world.h"
 
+#include <set>
+
 namespace bz::kv {
 
 RowId World::pick(uint32_t a) const {
@@ -139,8 +141,10 @@ void World::run_row(const GroupView& g, const GroupSpec& spec, const StepRow& ro
     }
   }
   if (spec.kind == CacheKind::kRing) check_reads(g, spec, row, start);
+  std::set<int64_t> written;
   for (int32_t pos = start; pos < end; ++pos) {
     const SlotId slot = write_slot(g, id, pos, end);
+    if (slot != kPadSlot && !written.insert(slot.value()).second) fail("two tokens of a step race for a slot (RING-1)");
     if (slot != kPadSlot) cell(g, slot) = value(tokens, pos);
     if (write_slot(g, kNullRow, pos, end) != kPadSlot) fail("a padded token has a slot");
   }
@@ -248,7 +252,7 @@ bool World::transfer_op(Op op, TransferId id) {
   }
   if (t.ops_running == 0) return false;
   // What an operation touches at its very end must still be the transfer's (XFER-1).
-  if (net.sending || !net.early) touch(net, net.sending ? Access::kCheck : Access::kWrite);
+  if (net.sending || (!net.early && op == Op::kFinishOp)) touch(net, net.sending ? Access::kCheck : Access::kWrite);
   const RowId target = t.row;
   m_.finish_op(id, op == Op::kFinishOp);
   if (t.state == TransferState::kRunning || net.sending || target == kNullRow) return true;
