@@ -1,6 +1,7 @@
-// The fast attention: who does what. Work is cut into (tile of tokens, KV head); when that is too little for the
-// workers and rows are long, into (token, KV head, split), merged in a second phase. The cut changes no bit
-// (attention_order.h). Include between BZ_ISA_*_BEGIN and BZ_ISA_END, after attention_tile.h.
+// The fast attention: who does what. Prefill: an item of work is (tile of tokens, KV head). Decode: an item is (token,
+// all KV heads), so that the cache is read once and in order; when there are few tokens, (token, split), merged in a
+// second phase. The cut changes no bit (attention_order.h). Include between BZ_ISA_*_BEGIN and BZ_ISA_END, after
+// attention_tile.h.
 #pragma once
 
 namespace bz::ops::cpu {
@@ -33,53 +34,78 @@ class Attention {
   // ---- whole rows ----
 
   void run_tiles(Worker& worker) const {
-    const int most = std::min(kMaxQueries, kMaxQueryFloats / static_cast<int>(round_up(hd_, 16))) / group_;
+    const int floats = group_ * static_cast<int>(round_up(hd_, 16));  // of one token and KV head
+    const int most = std::min(kMaxQueries / group_, kMaxQueryFloats / floats);
     const int64_t fair = int64_t{p_.q.rows} * kv_heads_ / (4 * worker.count());
-    const int64_t tokens = std::clamp<int64_t>(fair, 1, most);
-    const int64_t tiles = ceil_div<int64_t>(p_.q.rows, tokens);
-    worker.parallel_for(tiles * kv_heads_, 1, [&](int64_t begin, int64_t end) {
+    const int64_t tokens = is_decode() ? 1 : std::clamp<int64_t>(fair, 1, most);
+    const bool enough = p_.view.num_valid_tokens->value() >= 2 * worker.count();
+    const int32_t heads = is_decode() && enough ? std::clamp(kMaxQueryFloats / floats, 1, kv_heads_) : 1;
+    const int64_t tiles = ceil_div<int64_t>(p_.q.rows, tokens), head_items = ceil_div(kv_heads_, heads);
+    worker.parallel_for(tiles * head_items, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t tile = tiles - 1 - i / kv_heads_;  // the long ones of a causal prefill first
+        const int64_t tile = tiles - 1 - i / head_items;  // the long ones of a causal prefill first
+        const auto head = static_cast<int32_t>(i % head_items) * heads;
         tokens_of_tile(tile * tokens, std::min<int64_t>((tile + 1) * tokens, p_.q.rows),
-                       static_cast<int32_t>(i % kv_heads_));
+                       {head, std::min(head + heads, kv_heads_)});
       }
     });
   }
 
+  // Does a row bring about one token?
+  bool is_decode() const { return p_.view.num_valid_tokens->value() <= 2 * p_.view.num_valid_rows->value(); }
+
+  struct Heads {
+    int32_t begin, end;  // KV heads
+  };
+
   // Tokens [t, end) may belong to several rows, or to none.
-  void tokens_of_tile(int64_t t, int64_t end, int32_t kv_head) const {
+  void tokens_of_tile(int64_t t, int64_t end, Heads heads) const {
     while (t < end) {
       const int32_t row = p_.view.token_row[t];
       const int64_t begin = t++;
       if (!row_is_live(p_.view, row)) {
-        zero_token(begin, kv_head);
+        zero_token(begin, heads);
         continue;
       }
       while (t < end && p_.view.token_row[t] == row) ++t;
-      tokens_of_row(row, begin, t, kv_head);
+      tokens_of_row(row, begin, t, heads);
     }
   }
 
-  void tokens_of_row(int32_t row, int64_t begin, int64_t end, int32_t kv_head) const {
-    AttentionTile<V> tile(source(row, kv_head), hd_);
+  void tokens_of_row(int32_t row, int64_t begin, int64_t end, Heads heads) const {
     int32_t first = INT32_MAX, last = 0;
     for (int64_t t = begin; t < end; ++t) {
-      const VisibleRange range = add_token(tile, row, t, kv_head);
+      const VisibleRange range = visible_range(p_.view, p_.group, row, t);
       first = std::min(first, range.begin);
       last = std::max(last, range.end);
     }
-    Running state[kMaxQueries], next[kMaxQueries];
+    // [KV head][query], and [KV head][query][padded head]: at most kMaxQueryFloats, see run_tiles.
+    Running state[kMaxQueryFloats / 16], next[kMaxQueries];
     alignas(64) float a[kMaxQueryFloats], next_a[kMaxQueryFloats];
-    for (int i = 0; i < tile.num_queries(); ++i) state[i] = {-__builtin_inff(), 0.0f};
+    const int queries = static_cast<int>(end - begin) * group_, padded = static_cast<int>(round_up(hd_, 16));
+    for (int i = 0; i < (heads.end - heads.begin) * queries; ++i) state[i] = {-__builtin_inff(), 0.0f};
     for (int32_t s = first / kSplit * kSplit; s < last; s += kSplit) {
-      tile.run_split(s, next, next_a);
-      for (int i = 0; i < tile.num_queries(); ++i) {
-        merge_split<V>(state[i], a + i * tile.padded(), next[i], next_a + i * tile.padded(), tile.padded());
+      for (int32_t h = heads.begin; h < heads.end; ++h) {
+        AttentionTile<V> tile(source(row, h), hd_, prefetch_of(h, heads));
+        for (int64_t t = begin; t < end; ++t) add_token(tile, row, t, h);
+        tile.run_split(s, next, next_a);
+        for (int i = 0; i < queries; ++i) {
+          const int at = (h - heads.begin) * queries + i;
+          merge_split<V>(state[at], a + at * padded, next[i], next_a + i * padded, padded);
+        }
       }
     }
-    for (int i = 0; i < tile.num_queries(); ++i) {
-      finish_query<V>(state[i], a + i * tile.padded(), hd_, out_head(begin + i / group_, kv_head, i % group_));
+    for (int32_t h = heads.begin; h < heads.end; ++h) {
+      for (int i = 0; i < queries; ++i) {
+        const int at = (h - heads.begin) * queries + i;
+        finish_query<V>(state[at], a + at * padded, hd_, out_head(begin + i / group_, h, i % group_));
+      }
     }
+  }
+
+  static Prefetch prefetch_of(int32_t head, Heads heads) {
+    if (heads.end - heads.begin == 1) return Prefetch::kHead;
+    return head == heads.begin ? Prefetch::kEntry : Prefetch::kNone;
   }
 
   // ---- one row among several workers ----
@@ -87,7 +113,7 @@ class Attention {
   // The most splits any token has, if the work is too coarse otherwise and the scratch suffices; else 0.
   int32_t splits_worth_sharing(int workers) const {
     const int64_t tokens = p_.view.num_valid_tokens->value();
-    if (p_.scratch == nullptr || workers == 1 || tokens == 0 || tokens * kv_heads_ > 4 * workers) return 0;
+    if (p_.scratch == nullptr || workers == 1 || tokens == 0 || tokens > 4 * workers) return 0;
     int32_t splits = 0;
     for (int64_t t = 0; t < tokens; ++t) {
       const int32_t row = p_.view.token_row[t];
@@ -100,16 +126,13 @@ class Attention {
   }
 
   void run_shared(Worker& worker, int32_t splits) const {
-    const int64_t heads = int64_t{p_.q.rows} * kv_heads_;
-    const int64_t live = int64_t{p_.view.num_valid_tokens->value()} * kv_heads_;
-    worker.parallel_for(live * splits, 1, [&](int64_t begin, int64_t end) {
+    worker.parallel_for(int64_t{p_.view.num_valid_tokens->value()} * splits, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        share(i / splits / kv_heads_, static_cast<int32_t>(i / splits % kv_heads_), static_cast<int32_t>(i % splits),
-              splits);
+        for (int32_t h = 0; h < kv_heads_; ++h) share(i / splits, h, static_cast<int32_t>(i % splits), splits);
       }
     });
     worker.barrier();
-    worker.parallel_for(heads, 1, [&](int64_t begin, int64_t end) {
+    worker.parallel_for(int64_t{p_.q.rows} * kv_heads_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) merge_shares(i / kv_heads_, static_cast<int32_t>(i % kv_heads_), splits);
     });
   }
@@ -122,7 +145,7 @@ class Attention {
   void share(int64_t t, int32_t kv_head, int32_t split, int32_t splits) const {
     const int32_t row = p_.view.token_row[t];
     if (!row_is_live(p_.view, row)) return;
-    AttentionTile<V> tile(source(row, kv_head), hd_);
+    AttentionTile<V> tile(source(row, kv_head), hd_, prefetch_of(kv_head, {0, kv_heads_}));
     const VisibleRange range = add_token(tile, row, t, kv_head);
     const int32_t s0 = (range.begin / kSplit + split) * kSplit;
     if (s0 >= range.end) return;
@@ -139,7 +162,7 @@ class Attention {
 
   void merge_shares(int64_t t, int32_t kv_head, int32_t splits) const {
     const int32_t row = p_.view.token_row[t];
-    if (!row_is_live(p_.view, row)) return zero_token(t, kv_head);
+    if (!row_is_live(p_.view, row)) return zero_token(t, {kv_head, kv_head + 1});
     const VisibleRange range = visible_range(p_.view, p_.group, row, t);
     const int32_t own = range.begin < range.end ? ceil_div(range.end, kSplit) - range.begin / kSplit : 0;
     alignas(64) float a[kMaxHeadDim];
@@ -169,8 +192,9 @@ class Attention {
   float* out_head(int64_t t, int32_t kv_head, int g) const {
     return p_.out.row<float>(t) + int64_t{kv_head * group_ + g} * hd_;
   }
-  void zero_token(int64_t t, int32_t kv_head) const {  // PAD-5
-    __builtin_memset(out_head(t, kv_head, 0), 0, sizeof(float) * static_cast<size_t>(group_ * hd_));
+  void zero_token(int64_t t, Heads heads) const {  // PAD-5
+    __builtin_memset(out_head(t, heads.begin, 0), 0,
+                     sizeof(float) * static_cast<size_t>((heads.end - heads.begin) * group_ * hd_));
   }
 
   const AttentionParams& p_;

@@ -19,7 +19,7 @@
 
 namespace bz::ops::cpu {
 
-inline constexpr int kSplit = 256;            // positions
+inline constexpr int kSplit = 128;            // positions
 inline constexpr int kKeyTile = 32;           // keys converted to f32 at a time
 inline constexpr int kMaxQueries = 32;        // of a tile
 inline constexpr int kMaxQueryFloats = 4096;  // of a tile: queries times padded head

@@ -25,11 +25,15 @@ struct Running {
   float l;
 };
 
+// What a tile asks the caches for beside what it reads. Entries of one head lie apart, too far for the hardware to see
+// a stream: so the first head of an item asks for whole entries, and the other heads find theirs.
+enum class Prefetch { kNone, kHead, kEntry };
+
 template <class V>
 class AttentionTile {
  public:
-  AttentionTile(const KeySource& source, int32_t head_dim)
-      : source_(source), head_dim_(head_dim), padded_((head_dim + 15) / 16 * 16) {}
+  AttentionTile(const KeySource& source, int32_t head_dim, Prefetch prefetch)
+      : source_(source), prefetch_(prefetch), head_dim_(head_dim), padded_((head_dim + 15) / 16 * 16) {}
 
   int padded() const { return padded_; }
   int num_queries() const { return num_queries_; }
@@ -37,7 +41,9 @@ class AttentionTile {
   // Adds a query: `q` [head_dim], scaled to base-2 logarithms.
   void add_query(const float* q, float factor, VisibleRange range) {
     float* dst = q_ + num_queries_ * padded_;
-    for (int i = 0; i < padded_; ++i) dst[i] = i < head_dim_ ? q[i] * factor : 0.0f;
+    for (int i = 0; i < padded_; i += 16) {
+      V::store(dst + i, V::mul(V::load_n(q + i, std::min(16, head_dim_ - i)), V::set1(factor)));
+    }
     range_[num_queries_++] = range;
   }
 
@@ -51,64 +57,71 @@ class AttentionTile {
     begin = std::max(begin, s0);
     end = std::min(end, s0 + kSplit);
     for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
-      present_[(t - s0) / kKeyTile] = convert(source_.layer->k, source_.layer->v.offset, t, begin, end);
+      present_[(t - s0) / kKeyTile] = convert(source_.layer->k, t, begin, end);
       score(t - s0);
     }
     for (int i = 0; i < num_queries_; ++i) state[i] = softmax(i, s0, begin, end);
     __builtin_memset(a, 0, sizeof(float) * static_cast<size_t>(num_queries_ * padded_));
     for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
-      convert(source_.layer->v, source_.layer->v.offset, t, begin, end);
+      convert(source_.layer->v, t, begin, end);
       add_values(t, s0, a);
     }
   }
 
  private:
-  static constexpr int kEntriesAhead = 12;  // only prefetched, so it does not matter what lies there
-
-  // tile_[k] = key (or value) t + k as f32, zeros where there is none. Returns which are there. Heads lie apart in a
-  // page, too far for the hardware to prefetch: asks for the entries to come, and with a key for its value.
-  uint32_t convert(const kv::PageView& page, int64_t value_offset, int32_t t, int32_t begin, int32_t end) {
+  // tile_[k] = key (or value) t + k as f32, zeros where there is none. Returns which are there. Goes through the blocks
+  // that hold [t, t + kKeyTile), a run of consecutive entries each.
+  uint32_t convert(const kv::PageView& page, int32_t t, int32_t begin, int32_t end) {
+    const int32_t first = std::max(t, begin), last = std::min(t + kKeyTile, end);
+    zero(0, first - t);
+    zero(last - t, kKeyTile);
     uint32_t present = 0;
-    const int64_t to_value = value_offset - page.offset;
-    const int32_t block_size = page.block_size;
-    const std::byte* entry = nullptr;
-    for (int k = 0; k < kKeyTile; ++k) {
-      const int32_t pos = t + k;
-      const bool wanted = pos >= begin && pos < end;
-      if (!wanted) {
-        entry = nullptr;
-      } else if (entry == nullptr || pos % block_size == 0) {
-        entry = source_.entry(page, pos);
-      } else {
-        entry += page.entry_bytes;
-      }
-      float* dst = tile_ + k * padded_;
+    for (int32_t pos = first, next; pos < last; pos = next) {
+      next = std::min(last, (pos / page.block_size + 1) * page.block_size);
+      const std::byte* entry = source_.entry(page, pos);
       if (entry == nullptr) {
-        __builtin_memset(dst, 0, sizeof(float) * static_cast<size_t>(padded_));
-      } else {
-        const int bytes = head_dim_ * kv_element_bytes(source_.layer->dtype);
-        for (int i = 0; i < bytes; i += 64) {
-          __builtin_prefetch(entry + kEntriesAhead * page.entry_bytes + i);
-          if (to_value != 0) __builtin_prefetch(entry + to_value + i);
-        }
-        convert_head(entry, dst);
-        present |= 1u << k;
+        zero(pos - t, next - t);
+        continue;
       }
+      if (&page == &source_.layer->k && prefetch_ != Prefetch::kNone) {
+        prefetch(source_.entry(page, pos + kKeyTile), page, next - pos);
+        prefetch(entry + (source_.layer->v.offset - page.offset), page, next - pos);
+      }
+      convert_run(entry, page.entry_bytes, next - pos, tile_ + (pos - t) * padded_);
+      present |= (0xffffffffu >> (32 - (next - pos))) << (pos - t);
     }
     return present;
   }
 
-  void convert_head(const std::byte* src, float* dst) const {
-    const DType dtype = source_.layer->dtype;
-    int i = 0;
-    if (dtype == DType::kF16) {
-      for (; i + 16 <= head_dim_; i += 16) V::store(dst + i, V::load_f16(src + i * 2));
-    } else if (dtype == DType::kBF16) {
-      for (; i + 16 <= head_dim_; i += 16) V::store(dst + i, V::load_bf16(src + i * 2));
+  void zero(int from, int to) {
+    if (from < to)
+      __builtin_memset(tile_ + from * padded_, 0, sizeof(float) * static_cast<size_t>((to - from) * padded_));
+  }
+
+  // Of `count` entries from the one in which `head` lies: this head, or everything.
+  void prefetch(const std::byte* head, const kv::PageView& page, int count) const {
+    if (head == nullptr) return;
+    const bool whole = prefetch_ == Prefetch::kEntry;
+    const std::byte* p = whole ? head - source_.head_offset : head;
+    const int64_t bytes = whole ? page.entry_bytes : head_dim_ * kv_element_bytes(source_.layer->dtype);
+    for (int e = 0; e < count; ++e, p += page.entry_bytes) {
+      for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
     }
-    if (i == padded_) return;
-    for (int j = i; j < padded_; ++j) dst[j] = 0.0f;
-    load_kv(dtype, src + i * kv_element_bytes(dtype), dst + i, head_dim_ - i);
+  }
+
+  void convert_run(const std::byte* entry, int64_t entry_bytes, int count, float* dst) const {
+    const DType dtype = source_.layer->dtype;
+    const int whole = dtype == DType::kF32 ? 0 : head_dim_ / 16 * 16;
+    for (int e = 0; e < count; ++e, entry += entry_bytes, dst += padded_) {
+      if (dtype == DType::kF16) {
+        for (int i = 0; i < whole; i += 16) V::store(dst + i, V::load_f16(entry + i * 2));
+      } else {
+        for (int i = 0; i < whole; i += 16) V::store(dst + i, V::load_bf16(entry + i * 2));
+      }
+      if (whole == padded_) continue;
+      for (int i = whole; i < padded_; ++i) dst[i] = 0.0f;
+      load_kv(dtype, entry + whole * kv_element_bytes(dtype), dst + whole, head_dim_ - whole);
+    }
   }
 
   // scores_ of all queries against the keys in tile_, which start `offset` into the split.
@@ -205,6 +218,7 @@ class AttentionTile {
   }
 
   const KeySource source_;
+  const Prefetch prefetch_;
   const int head_dim_;
   const int padded_;
   int num_queries_ = 0;
