@@ -86,7 +86,7 @@ class Attention {
     for (int i = 0; i < (heads.end - heads.begin) * queries; ++i) state[i] = {-__builtin_inff(), 0.0f};
     for (int32_t s = first / kSplit * kSplit; s < last; s += kSplit) {
       for (int32_t h = heads.begin; h < heads.end; ++h) {
-        AttentionTile<V> tile(source(row, h), hd_, prefetch_of(h, heads));
+        AttentionTile<V> tile(source(row, h), hd_);
         for (int64_t t = begin; t < end; ++t) add_token(tile, row, t, h);
         tile.run_split(s, next, next_a);
         for (int i = 0; i < queries; ++i) {
@@ -101,11 +101,6 @@ class Attention {
         finish_query<V>(state[at], a + at * padded, hd_, out_head(begin + i / group_, h, i % group_));
       }
     }
-  }
-
-  static Prefetch prefetch_of(int32_t head, Heads heads) {
-    if (heads.end - heads.begin == 1) return Prefetch::kHead;
-    return head == heads.begin ? Prefetch::kEntry : Prefetch::kNone;
   }
 
   // ---- one row among several workers ----
@@ -145,7 +140,7 @@ class Attention {
   void share(int64_t t, int32_t kv_head, int32_t split, int32_t splits) const {
     const int32_t row = p_.view.token_row[t];
     if (!row_is_live(p_.view, row)) return;
-    AttentionTile<V> tile(source(row, kv_head), hd_, prefetch_of(kv_head, {0, kv_heads_}));
+    AttentionTile<V> tile(source(row, kv_head), hd_);
     const VisibleRange range = add_token(tile, row, t, kv_head);
     const int32_t s0 = (range.begin / kSplit + split) * kSplit;
     if (s0 >= range.end) return;

@@ -25,15 +25,11 @@ struct Running {
   float l;
 };
 
-// What a tile asks the caches for beside what it reads. Entries of one head lie apart, too far for the hardware to see
-// a stream: so the first head of an item asks for whole entries, and the other heads find theirs.
-enum class Prefetch { kNone, kHead, kEntry };
-
 template <class V>
 class AttentionTile {
  public:
-  AttentionTile(const KeySource& source, int32_t head_dim, Prefetch prefetch)
-      : source_(source), prefetch_(prefetch), head_dim_(head_dim), padded_((head_dim + 15) / 16 * 16) {}
+  AttentionTile(const KeySource& source, int32_t head_dim)
+      : source_(source), head_dim_(head_dim), padded_((head_dim + 15) / 16 * 16) {}
 
   int padded() const { return padded_; }
   int num_queries() const { return num_queries_; }
@@ -83,7 +79,7 @@ class AttentionTile {
         zero(pos - t, next - t);
         continue;
       }
-      if (&page == &source_.layer->k && prefetch_ != Prefetch::kNone) {
+      if (&page == &source_.layer->k) {
         prefetch(source_.entry(page, pos + kKeyTile), page, next - pos);
         prefetch(entry + (source_.layer->v.offset - page.offset), page, next - pos);
       }
@@ -98,14 +94,13 @@ class AttentionTile {
       __builtin_memset(tile_ + from * padded_, 0, sizeof(float) * static_cast<size_t>((to - from) * padded_));
   }
 
-  // Of `count` entries from the one in which `head` lies: this head, or everything.
+  // This head of `count` entries. Entries of one head lie apart, too far for the hardware to see a stream: keys are
+  // asked for one tile ahead, values with their keys. Only a hint, so it does not matter what lies there.
   void prefetch(const std::byte* head, const kv::PageView& page, int count) const {
     if (head == nullptr) return;
-    const bool whole = prefetch_ == Prefetch::kEntry;
-    const std::byte* p = whole ? head - source_.head_offset : head;
-    const int64_t bytes = whole ? page.entry_bytes : head_dim_ * kv_element_bytes(source_.layer->dtype);
-    for (int e = 0; e < count; ++e, p += page.entry_bytes) {
-      for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+    const int bytes = head_dim_ * kv_element_bytes(source_.layer->dtype);
+    for (int e = 0; e < count; ++e, head += page.entry_bytes) {
+      for (int i = 0; i < bytes; i += 64) __builtin_prefetch(head + i);
     }
   }
 
@@ -218,7 +213,6 @@ class AttentionTile {
   }
 
   const KeySource source_;
-  const Prefetch prefetch_;
   const int head_dim_;
   const int padded_;
   int num_queries_ = 0;
