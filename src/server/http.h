@@ -69,11 +69,12 @@ class Exchange {
 
 struct HttpOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;                             // 0: any free port
-  int64_t max_header_bytes = 32 << 10;              // 431 above
-  int64_t max_body_bytes = 8 << 20;                 // 413 above
-  int64_t max_total_body_bytes = 256 << 20;         // of all requests being read: 503 above
-  int max_connections = 2048;                       // 503 above
+  uint16_t port = 8000;                      // 0: any free port
+  int64_t max_header_bytes = 32 << 10;       // 431 above
+  int64_t max_body_bytes = 8 << 20;          // 413 above
+  int64_t max_total_body_bytes = 256 << 20;  // of all requests being read: 503 above
+  int send_buffer_bytes = 128 << 10;  // of the kernel, per connection: it would grow to megabytes for a slow reader
+  int max_connections = 2048;         // 503 above
   std::chrono::milliseconds read_timeout{30'000};   // a whole request from its first byte: 408
   std::chrono::milliseconds idle_timeout{75'000};   // between requests: closed
   std::chrono::milliseconds write_timeout{30'000};  // a reader that takes nothing: closed

@@ -116,6 +116,7 @@ void Connection::start() {
   error_code ec;
   socket_.non_blocking(true, ec);
   socket_.set_option(asio::ip::tcp::no_delay(true), ec);
+  socket_.set_option(asio::socket_base::send_buffer_size(host_.options.send_buffer_bytes), ec);
   wait_readable();
 }
 

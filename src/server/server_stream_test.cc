@@ -111,7 +111,7 @@ TEST(ServerStream, AStopStringIsNeverSent) {
   const auto events = events_of(client.read_answer().body);
   EXPECT_EQ(text_of(events), "one ");
   EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "stop");
-  EXPECT_TRUE(eventually([&] { return s.engine->num_running() == 0; }));
+  EXPECT_EQ(s.engine->num_cancelled, 1);
 }
 
 TEST(ServerStream, ACharacterOfSeveralTokensIsNeverSplit) {
@@ -223,7 +223,7 @@ TEST(ServerSlowReader, GetsEverythingInFewerEvents) {
   for (auto& client : slow) {
     const auto events = events_of(client->read_answer().body);
     for (size_t i = 0; i < 8; ++i) EXPECT_EQ(text_of(events, i).size(), 4000u);
-    EXPECT_LT(events.size(), 8u * 4000u);
+    EXPECT_LT(events.size(), 8u * 1000u);
   }
 }
 
@@ -241,10 +241,18 @@ TEST(ServerSlowReader, OneThatReadsNothingIsLetGo) {
 TEST(ServerSlowReader, PipelinedAnswersAreNotPiledUp) {
   RunningServer s;
   RawClient client(s.port, 1024);
-  // The page is large; 2,000 of them unread would be 10 MB.
+  // The page is large; 2,000 of them unread would be 10 MB. What waits stays a request.
   std::string bytes;
   for (int i = 0; i < 2000; ++i) bytes += "GET / HTTP/1.1\r\n\r\n";
   client.send(bytes);
+  std::this_thread::sleep_for(100ms);
+  RawClient other(s.port);
+  other.get("/metrics");
+  const std::string metrics = other.read_answer().body;
+  const std::string line = "handler=\"/\",status=\"200\"} ";
+  const size_t at = metrics.find(line);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LT(std::stoi(metrics.substr(at + line.size())), 1000);
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(client.read_answer().status, 200) << i;
 }
 
