@@ -63,6 +63,7 @@ inline std::vector<float> random_floats(size_t n, uint32_t seed, float scale = 1
   return v;
 }
 inline void copy_in(Floats& dst, const std::vector<float>& src) {
+  if (src.empty()) return;
   std::memcpy(dst.data(), src.data(), src.size() * sizeof(float));
 }
 
