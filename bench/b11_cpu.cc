@@ -68,10 +68,10 @@ Json measure(engine::LoadedModel& model, const Options& o) {
   if (!o.b0_path.empty()) b0 = Json::parse(std::ifstream(o.b0_path));
   Json results;
   for (const Workload& w : chosen(o)) {
-    w.run(model.core(), work);  // records the graphs, touches the cache
+    w.run({model.core(), work});  // records the graphs, touches the cache
     std::vector<double> seconds;
     Measurement m;
-    for (int i = 0; i < o.rounds; ++i) seconds.push_back((m = w.run(model.core(), work)).seconds);
+    for (int i = 0; i < o.rounds; ++i) seconds.push_back((m = w.run({model.core(), work})).seconds);
     const double t = median(seconds);
     fmt::print("{:<8} {:>9.2f} ms  {:>8.1f} tok/s  {:>6.1f} GB/s  {:>7.1f} GOP/s", w.name, t * 1e3, m.tokens / t,
                m.bytes / t / 1e9, m.ops / t / 1e9);
@@ -97,14 +97,12 @@ Status profile(engine::LoadedModel& loaded, const Options& o) {
   cache.max_changes_per_plan = config.limits.max_changes;
   engine::EngineCore core(*runner, scheduler, cache, nullptr);
   for (const Workload& w : chosen(o)) {
-    w.run(core, work);
+    const Bench bench{core, work, &timer};
+    w.run(bench);
     timer.reset();
-    const int64_t before = core.stats().steps;
-    const Measurement m = w.run(core, work);
-    const int64_t steps = core.stats().steps - before;
-    fmt::print("\n== {}: {:.1f} tok/s while timed, {} steps\n", w.name, m.tokens / m.seconds, steps);
-    fmt::print(
-        "{}", timer.report(steps, w.name.starts_with("batch") ? m.tokens / 64 : m.tokens / static_cast<double>(steps)));
+    const Measurement m = w.run(bench);
+    fmt::print("\n== {}: {:.1f} tok/s while timed, {} steps\n", w.name, m.tokens / m.seconds, m.steps);
+    fmt::print("{}", timer.report(m.steps));
   }
   return ok_status();
 }

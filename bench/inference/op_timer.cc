@@ -13,9 +13,13 @@ namespace bz::bench {
 namespace {
 
 OpTimer* g_timer = nullptr;
+constexpr const char* kHost = "(host)";
 
 // ---- what an op is called, and what it reads and computes ----
 
+struct Host {};  // what runs between two graphs
+
+OpTimer::Entry describe(const Host&) { return {kHost}; }
 OpTimer::Entry describe(const ops::PrepareParams&) { return {"prepare"}; }
 OpTimer::Entry describe(const ops::EmbedParams&) { return {"embed"}; }
 OpTimer::Entry describe(const ops::RmsNormParams& p) { return {fmt::format("rms_norm {}", p.x.cols)}; }
@@ -31,7 +35,7 @@ OpTimer::Entry describe(const ops::MatmulParams& p) {
   for (int32_t i = 0; i < p.num_parts; ++i) {
     const ops::Weight& w = p.parts[i].weight;
     e.bytes += static_cast<double>(row_bytes(w.dtype, w.k) * w.n);
-    e.ops += 2.0 * w.n * w.k;
+    e.row_ops += 2.0 * w.n * w.k;
     shape += fmt::format("{}{}", i == 0 ? "" : "+", w.n);
   }
   const ops::Weight& first = p.parts[0].weight;
@@ -44,21 +48,29 @@ OpTimer::Entry describe(const ops::MatmulParams& p) {
 struct StampParams {
   OpTimer* timer;
   OpTimer::Entry* entry;
+  ops::ValidCount rows;  // whose operations count; of a matmul only
+  bool has_rows;
 };
 
 void stamp_kernel(const StampParams& p, device::cpu::Worker& worker) {
-  if (worker.index() == 0) p.timer->stamp(p.entry);
+  if (worker.index() == 0) p.timer->stamp(p.entry, p.has_rows ? p.rows.get() : 0);
 }
 
-void enqueue_stamp(device::Stream& stream, const OpTimer::Entry& entry) {
-  device::cpu::enqueue<StampParams>(stream, "stamp", {g_timer, g_timer->find(entry)}, stamp_kernel);
+template <class Params>
+void enqueue_stamp(device::Stream& stream, const Params& params) {
+  StampParams stamp{g_timer, g_timer->find(describe(params)), {}, false};
+  if constexpr (std::is_same_v<Params, ops::MatmulParams>) {
+    stamp.rows = params.num_valid;
+    stamp.has_rows = true;
+  }
+  device::cpu::enqueue<StampParams>(stream, "stamp", stamp, stamp_kernel);
 }
 
 template <auto op, class Params>
 void timed(device::Stream& stream, const Params& params) {
-  if constexpr (std::is_same_v<Params, ops::PrepareParams>) enqueue_stamp(stream, {"(between steps)"});
+  if constexpr (std::is_same_v<Params, ops::PrepareParams>) enqueue_stamp(stream, Host{});
   (g_timer->inner().*op)(stream, params);
-  enqueue_stamp(stream, describe(params));
+  enqueue_stamp(stream, params);
 }
 
 ops::OpTable timed_table(const ops::OpTable& inner) {
@@ -95,22 +107,42 @@ OpTimer::Entry* OpTimer::find(const Entry& wanted) {
   return &entries_.back();
 }
 
-void OpTimer::stamp(Entry* entry) {
+void OpTimer::stamp(Entry* entry, int32_t rows) {
   const Clock::time_point now = Clock::now();
-  entry->seconds += std::chrono::duration<double>(now - last_).count();
-  ++entry->calls;
+  entry->step_seconds += std::chrono::duration<double>(now - last_).count();
+  entry->step_ops += entry->row_ops * rows;
+  ++entry->step_calls;
   last_ = now;
+}
+
+void OpTimer::begin_step() {
+  for (Entry& e : entries_) {
+    e.step_calls = 0;
+    e.step_ops = 0;
+    e.step_seconds = 0;
+  }
+  last_ = Clock::now();
+}
+
+void OpTimer::end_step(bool counted) {
+  stamp(find({kHost}), 0);  // what came after the last op
+  if (!counted) return;
+  for (Entry& e : entries_) {
+    e.calls += e.step_calls;
+    e.seconds += e.step_seconds;
+    e.ops += e.step_ops;
+  }
 }
 
 void OpTimer::reset() {
   for (Entry& e : entries_) {
     e.calls = 0;
     e.seconds = 0;
+    e.ops = 0;
   }
-  last_ = Clock::now();
 }
 
-std::string OpTimer::report(int64_t steps, double tokens) const {
+std::string OpTimer::report(int64_t steps) const {
   std::vector<Entry> sorted(entries_.begin(), entries_.end());
   std::sort(sorted.begin(), sorted.end(), [](const Entry& a, const Entry& b) { return a.seconds > b.seconds; });
   double total = 0;
@@ -124,9 +156,7 @@ std::string OpTimer::report(int64_t steps, double tokens) const {
     text += fmt::format("{:<34} {:>10.1f} {:>10.2f} {:>9.1f} {:>6.1f}", e.name, calls / n, e.seconds / calls * 1e6,
                         e.seconds / n * 1e6, e.seconds / total * 100);
     if (e.bytes > 0) {
-      // Logits are computed for a row, not for a token: their GOP/s would be wrong in a prompt, so only GB/s counts.
-      text += fmt::format(" {:>8.1f} {:>8.1f}", e.bytes * calls / e.seconds / 1e9,
-                          e.ops * tokens * calls / e.seconds / 1e9);
+      text += fmt::format(" {:>8.1f} {:>8.1f}", e.bytes * calls / e.seconds / 1e9, e.ops / e.seconds / 1e9);
     }
     text += "\n";
   }

@@ -11,14 +11,15 @@
 #include <deque>
 #include <string>
 
+#include "inference/workload.h"
 #include "ops/op_table.h"
 
 namespace bz::bench {
 
-class OpTimer {
+class OpTimer final : public StepProbe {
  public:
   explicit OpTimer(const ops::OpTable& inner);
-  ~OpTimer();
+  ~OpTimer() override;
   OpTimer(const OpTimer&) = delete;
   OpTimer& operator=(const OpTimer&) = delete;
 
@@ -29,18 +30,23 @@ class OpTimer {
     std::string name;  // "matmul q4_1 1536+1536x576"
     int64_t calls = 0;
     double seconds = 0;
-    double bytes = 0;  // of weights, a call
-    double ops = 0;    // of one token, a call
+    int64_t step_calls = 0;  // of the step that runs
+    double step_seconds = 0;
+    double step_ops = 0;
+    double ops = 0;
+    double bytes = 0;    // of weights, a call
+    double row_ops = 0;  // of one row, a call
   };
+  void begin_step() override;
+  void end_step(bool counted) override;
   void reset();
-  // Since reset(), slowest first. "(between steps)" is everything outside the graphs: schedule, stage, deliver.
-  // tokens: of a step, for GOP/s.
-  std::string report(int64_t steps, double tokens) const;
+  // Since reset(), slowest first. "(host)" is a step outside its graphs: schedule, stage, deliver.
+  std::string report(int64_t steps) const;
 
   // For the wrappers in op_timer.cc.
   const ops::OpTable& inner() const { return inner_; }
-  Entry* find(const Entry& wanted);  // by name; added if it is new
-  void stamp(Entry* entry);
+  Entry* find(const Entry& wanted);        // by name; added if it is new
+  void stamp(Entry* entry, int32_t rows);  // rows: that a matmul computed
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -46,6 +46,23 @@ std::shared_ptr<CountingSink> submit(engine::EngineCore& core, int32_t prompt, i
   return sink;
 }
 
+// Runs a step; adds it to the measurement if counted() says so afterwards.
+template <class Counted>
+bool timed_step(const Bench& bench, Measurement& m, Counted&& counted) {
+  if (bench.probe != nullptr) bench.probe->begin_step();
+  const auto start = Clock::now();
+  bench.core.step();
+  const double seconds = seconds_since(start);
+  const bool counts = counted();
+  if (bench.probe != nullptr) bench.probe->end_step(counts);
+  if (!counts) return false;
+  m.seconds += seconds;
+  ++m.steps;
+  return true;
+}
+
+bool always() { return true; }
+
 void drain(engine::EngineCore& core) {
   while (core.has_work()) core.step();
 }
@@ -77,74 +94,61 @@ ModelWork model_work(const engine::LoadedModel& model) {
   return w;
 }
 
-Measurement decode_alone(engine::EngineCore& core, const ModelWork& work, int32_t tokens) {
+Measurement decode_alone(const Bench& bench, int32_t tokens) {
   Measurement m;
-  const auto start = Clock::now();
-  const auto sink = submit(core, 1, tokens);
-  while (!sink->finished) core.step();
-  m.seconds = seconds_since(start);
-  for (int32_t i = 0; i < tokens; ++i) add_decode_step(m, work, 1, i);
-  drain(core);
+  const auto sink = submit(bench.core, 1, tokens);
+  while (!sink->finished) timed_step(bench, m, always);
+  for (int32_t i = 0; i < tokens; ++i) add_decode_step(m, bench.work, 1, i);
+  drain(bench.core);
   return m;
 }
 
-Measurement prefill(engine::EngineCore& core, const ModelWork& work, int32_t prompt) {
+Measurement prefill(const Bench& bench, int32_t prompt) {
   Measurement m;
-  const auto start = Clock::now();
-  const auto sink = submit(core, prompt, 1);
-  while (!sink->finished) {
-    core.step();
-    m.bytes += static_cast<double>(work.weight_bytes);
-  }
-  m.seconds = seconds_since(start);
+  const auto sink = submit(bench.core, prompt, 1);
+  while (!sink->finished) timed_step(bench, m, always);
   m.tokens = prompt;
-  m.ops = work.logits_ops;
-  for (int32_t i = 0; i < prompt; ++i) m.ops += token_ops(work, i);
-  drain(core);
+  m.bytes = static_cast<double>(m.steps * bench.work.weight_bytes);
+  m.ops = bench.work.logits_ops;
+  for (int32_t i = 0; i < prompt; ++i) m.ops += token_ops(bench.work, i);
+  drain(bench.core);
   return m;
 }
 
-Measurement decode_batch(engine::EngineCore& core, const ModelWork& work, int32_t rows, int32_t prompt,
-                         int32_t tokens) {
+Measurement decode_batch(const Bench& bench, int32_t rows, int32_t prompt, int32_t tokens) {
   // Early requests decode while later prompts are computed: they need that many tokens more.
   const int32_t prompts_a_step = std::max(1, kMaxBatchedTokens / prompt);
   const int32_t surplus = (rows + prompts_a_step - 1) / prompts_a_step + 1;
   std::vector<std::shared_ptr<CountingSink>> sinks;
-  for (int32_t i = 0; i < rows; ++i) sinks.push_back(submit(core, prompt, tokens + surplus));
+  for (int32_t i = 0; i < rows; ++i) sinks.push_back(submit(bench.core, prompt, tokens + surplus));
   bool all_decode = false;
-  core.set_observer([&](const engine::StepPlan& plan, const engine::StepResult&) {
+  bench.core.set_observer([&](const engine::StepPlan& plan, const engine::StepResult&) {
     all_decode = static_cast<int32_t>(plan.rows.size()) == rows && static_cast<int32_t>(plan.tokens.size()) == rows;
   });
   Measurement m;
-  for (int32_t steps = 0; steps < tokens;) {
-    BZ_CHECK_MSG(core.has_work(), "the requests ended before {} steps of {} rows", tokens, rows);
-    const auto start = Clock::now();
-    core.step();
-    const double seconds = seconds_since(start);
-    if (!all_decode) continue;
-    m.seconds += seconds;
-    add_decode_step(m, work, rows, prompt + steps);
-    ++steps;
+  while (m.steps < tokens) {
+    BZ_CHECK_MSG(bench.core.has_work(), "the requests ended before {} steps of {} rows", tokens, rows);
+    // The oldest requests are a few tokens ahead: the limit counts every row as the youngest, which is less work.
+    if (timed_step(bench, m, [&] { return all_decode; })) add_decode_step(m, bench.work, rows, prompt + m.steps - 1);
   }
-  core.set_observer({});
-  drain(core);
+  bench.core.set_observer({});
+  drain(bench.core);
   return m;
 }
 
-Measurement first_token(engine::EngineCore& core, const ModelWork& work, int32_t prompt) {
-  Measurement m = prefill(core, work, prompt);
+Measurement first_token(const Bench& bench, int32_t prompt) {
+  Measurement m = prefill(bench, prompt);
   m.tokens = 1;
   return m;
 }
 
 std::vector<Workload> all_workloads() {
-  using engine::EngineCore;
   return {
-      {"tg128", [](EngineCore& c, const ModelWork& w) { return decode_alone(c, w, 128); }},
-      {"pp512", [](EngineCore& c, const ModelWork& w) { return prefill(c, w, 512); }},
-      {"batch8", [](EngineCore& c, const ModelWork& w) { return decode_batch(c, w, 8, 128, 64); }},
-      {"batch32", [](EngineCore& c, const ModelWork& w) { return decode_batch(c, w, 32, 128, 64); }},
-      {"first8", [](EngineCore& c, const ModelWork& w) { return first_token(c, w, 8); }},
+      {"tg128", [](const Bench& b) { return decode_alone(b, 128); }},
+      {"pp512", [](const Bench& b) { return prefill(b, 512); }},
+      {"batch8", [](const Bench& b) { return decode_batch(b, 8, 128, 64); }},
+      {"batch32", [](const Bench& b) { return decode_batch(b, 32, 128, 64); }},
+      {"first8", [](const Bench& b) { return first_token(b, 8); }},
   };
 }
 

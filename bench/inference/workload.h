@@ -24,8 +24,24 @@ ModelWork model_work(const engine::LoadedModel& model);
 struct Measurement {
   double tokens = 0;  // the ones that the workload's rate counts
   double seconds = 0;
-  double bytes = 0;  // least bytes read from memory meanwhile: weights once a step, the cache of each row
-  double ops = 0;    // multiplies and adds
+  int32_t steps = 0;  // counted ones
+  double bytes = 0;   // least bytes read from memory meanwhile: weights once a step, the cache of each row
+  double ops = 0;     // multiplies and adds
+};
+
+// Told of every step, so that a profile holds the steps that a measurement counts and no others.
+class StepProbe {
+ public:
+  virtual ~StepProbe() = default;
+  virtual void begin_step() = 0;
+  virtual void end_step(bool counted) = 0;
+};
+
+// What a workload runs on. probe may be null.
+struct Bench {
+  engine::EngineCore& core;
+  const ModelWork& work;
+  StepProbe* probe = nullptr;
 };
 
 // The definitions are llama-bench's and llama-batched-bench's, so that both engines do the same work.
@@ -33,15 +49,15 @@ struct Measurement {
 //   prefill        a prompt until its first token: pp512
 //   decode_batch   `rows` requests with prompts of `prompt` tokens; the steps in which all of them decode
 //   first_token    a short prompt until its first token, model loaded
-Measurement decode_alone(engine::EngineCore& core, const ModelWork& work, int32_t tokens);
-Measurement prefill(engine::EngineCore& core, const ModelWork& work, int32_t prompt);
-Measurement decode_batch(engine::EngineCore& core, const ModelWork& work, int32_t rows, int32_t prompt, int32_t tokens);
-Measurement first_token(engine::EngineCore& core, const ModelWork& work, int32_t prompt);
+Measurement decode_alone(const Bench& bench, int32_t tokens);
+Measurement prefill(const Bench& bench, int32_t prompt);
+Measurement decode_batch(const Bench& bench, int32_t rows, int32_t prompt, int32_t tokens);
+Measurement first_token(const Bench& bench, int32_t prompt);
 
 // One of the above with its sizes, under the name that results are filed by.
 struct Workload {
   std::string name;  // "tg128", "pp512", "batch8", "batch32", "first8"
-  std::function<Measurement(engine::EngineCore&, const ModelWork&)> run;
+  std::function<Measurement(const Bench&)> run;
 };
 std::vector<Workload> all_workloads();
 
