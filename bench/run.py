@@ -64,11 +64,11 @@ def measure_b10(setup: Setup) -> dict:
 
 
 def measure_b11(setup: Setup, b0: dict) -> tuple[dict, dict]:
-    """B11's results, and B0 with what a second calibration after the rounds found."""
+    """B11's results, and B0 over all the calibrations of the run."""
     rounds = b11.Rounds(setup)
     rounds.run()
     errors = accuracy.measure(setup)
-    b0 = limits.merged(b0, measure_b0(setup))
+    b0 = limits.merged([b0, *rounds.calibrations])
     rows = report.b11_rows(rounds, errors, b0)
     result = {
         "model": setup.model.name, "isa": rounds.isa, "threads": setup.threads, "rounds": setup.rounds,
@@ -83,6 +83,9 @@ def print_b0(b0: dict) -> None:
     print(f"\nB0  {b0['machine']} ({b0['cpu']}, {b0['cores']} cores)")
     print(f"  read {m['read_1']:.1f} GB/s by one thread, {m['read_all']:.1f} by all, {m['read_all_4k_pages']:.1f} "
           f"with 4 KiB pages; L3 {m['l3_read_all']:.0f}, L2 {m['l2_read_1']:.0f} a core")  # fmt: skip
+    if spread := b0.get("read_limit_gb_per_s"):
+        print(f"  limit of reading: {spread['median']:.1f} GB/s [{spread['q1']:.1f}, {spread['q3']:.1f}], the median of "
+              f"{spread['rounds']} calibrations")  # fmt: skip
     for r in b0["compute_gop_per_s"]:
         print(f"  {r['kind']:<6}{r['isa']:<12}{r['one']:>8.0f} GOP/s a core {r['all']:>8.0f} all   {r['how']}")
 

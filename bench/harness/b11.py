@@ -54,6 +54,7 @@ class Rounds:
         self.ours: dict[str, list[float]] = {}  # by workload: seconds
         self.peer: dict[str, list[float]] = {}  # by workload: tokens per second; first_token: seconds
         self.starts: list[Started] = []
+        self.calibrations: list[dict] = []  # B0, once a round
 
     def arm_ours(self) -> None:
         result = our_speeds(self.setup)
@@ -68,8 +69,11 @@ class Rounds:
         for name, value in speeds.items():
             self.peer.setdefault(name, []).append(value)
 
+    def arm_b0(self) -> None:
+        self.calibrations.append(run_json(self.setup, "b0_cpu", "--quick"))
+
     def run(self) -> None:
-        arms = [self.arm_ours] + ([self.arm_peer] if self.setup.peer else [])
+        arms = [self.arm_b0, self.arm_ours] + ([self.arm_peer] if self.setup.peer else [])
         our_start(self.setup)  # the file is in the page cache from here on
         for i in range(self.setup.rounds):
             say(f"B11: round {i + 1} of {self.setup.rounds}")

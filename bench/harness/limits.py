@@ -1,5 +1,7 @@
 """From B0 to a limit: the least time that a workload's bytes and operations take on this machine."""
 
+from .stats import summary
+
 # Which of B0's sequences an instruction set of ours could have used.
 ISA_RATES = {"avx2": ("avx2",), "avx512-vnni": ("avx2", "avx512", "avx512-vnni", "avx512-bf16")}
 
@@ -13,6 +15,8 @@ def best_rate(b0: dict, isa: str, kinds: tuple[str, ...]) -> dict | None:
 
 def read_rate(b0: dict) -> float:
     """GB/s: more pages or fewer threads are sometimes faster, and a limit is the best there is."""
+    if "read_limit_gb_per_s" in b0:
+        return b0["read_limit_gb_per_s"]["median"]
     m = b0["memory_gb_per_s"]
     return max(m["read_1"], m["read_all"], m["read_all_4k_pages"])
 
@@ -24,12 +28,17 @@ def limit(work: dict, b0: dict, isa: str) -> dict:
     return {"tok_per_s": work["tokens"] / max(memory, compute), "by": "memory" if memory >= compute else rate["kind"]}
 
 
-def merged(before: dict, after: dict) -> dict:
-    """B0 measured twice, before and after: the better of each figure, because a limit is the best the machine did."""
-    out = dict(before)
-    out["memory_gb_per_s"] = {k: max(v, after["memory_gb_per_s"][k]) for k, v in before["memory_gb_per_s"].items()}
-    out["compute_gop_per_s"] = [
-        {**a, "one": max(a["one"], b["one"]), "all": max(a["all"], b["all"])}
-        for a, b in zip(before["compute_gop_per_s"], after["compute_gop_per_s"])
-    ]
+def merged(calibrations: list[dict]) -> dict:
+    """B0 of a run: the medians of the calibrations made between its rounds. Each of them is already the best of several
+    passes; the median is taken because a virtual machine's memory rate moves with where its host puts the cores."""
+    out = dict(calibrations[0])
+    memory = [c["memory_gb_per_s"] for c in calibrations]
+    out["memory_gb_per_s"] = {k: summary([m[k] for m in memory])["median"] for k in memory[0]}
+    reads = summary([read_rate(c) for c in calibrations])
+    out["read_limit_gb_per_s"] = reads
+    out["compute_gop_per_s"] = []
+    for i, rate in enumerate(calibrations[0]["compute_gop_per_s"]):
+        same = [c["compute_gop_per_s"][i] for c in calibrations]
+        medians = {k: summary([r[k] for r in same])["median"] for k in ("one", "all")}
+        out["compute_gop_per_s"].append({**rate, **medians})
     return out
