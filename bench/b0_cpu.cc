@@ -39,6 +39,7 @@ Json to_json(const Machine& m, const MemoryRates& memory, const std::vector<Comp
     j["compute_gop_per_s"].push_back(
         {{"kind", r.kind}, {"isa", r.isa}, {"how", r.how}, {"one", rounded(r.one)}, {"all", rounded(r.all)}});
   }
+  j["core_handover_ns"] = rounded(system.handover_ns);
   j["sha256_72_bytes_ns"] = rounded(system.sha256_72_ns);
   j["write_64_bytes_ns"] = {{"dev_null", rounded(system.write_null_ns)},
                             {"tcp_loopback", rounded(system.write_tcp_ns)}};
@@ -55,8 +56,10 @@ void print(const Machine& m, const MemoryRates& memory, const std::vector<Comput
   for (const ComputeRate& r : compute) {
     fmt::print("{:<6} {:<12} {:>8.1f} GOP/s a core, {:>8.1f} all cores   ({})\n", r.kind, r.isa, r.one, r.all, r.how);
   }
-  fmt::print("SHA-256 of 72 bytes {:.0f} ns; write() of 64 bytes {:.0f} ns to /dev/null, {:.0f} ns to loopback TCP\n",
-             system.sha256_72_ns, system.write_null_ns, system.write_tcp_ns);
+  fmt::print(
+      "SHA-256 of 72 bytes {:.0f} ns; write() of 64 bytes {:.0f} ns to /dev/null, {:.0f} ns to loopback TCP; two cores "
+      "hand over in {:.0f} ns\n",
+      system.sha256_72_ns, system.write_null_ns, system.write_tcp_ns, system.handover_ns);
 }
 
 int run(int argc, char** argv) {

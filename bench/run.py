@@ -73,7 +73,7 @@ def measure_b11(setup: Setup, b0: dict) -> tuple[dict, dict]:
     result = {
         "model": setup.model.name, "isa": rounds.isa, "threads": setup.threads, "rounds": setup.rounds,
         "peer": "llama.cpp of llama-cpp-python " + setup.peer.parent.name.split("-")[1] if setup.peer else None,
-        "rows": rows, "accuracy": errors,
+        "rows": rows, "accuracy": errors, "by_round": rounds.by_round(),
     }  # fmt: skip
     return result, b0
 
@@ -85,7 +85,7 @@ def print_b0(b0: dict) -> None:
           f"with 4 KiB pages; L3 {m['l3_read_all']:.0f}, L2 {m['l2_read_1']:.0f} a core")  # fmt: skip
     if spread := b0.get("read_limit_gb_per_s"):
         print(f"  limit of reading: {spread['median']:.1f} GB/s [{spread['q1']:.1f}, {spread['q3']:.1f}], the median of "
-              f"{spread['rounds']} calibrations")  # fmt: skip
+              f"{spread['rounds']} calibrations; two cores hand over in {b0['core_handover_ns']['median']:.0f} ns")  # fmt: skip
     for r in b0["compute_gop_per_s"]:
         print(f"  {r['kind']:<6}{r['isa']:<12}{r['one']:>8.0f} GOP/s a core {r['all']:>8.0f} all   {r['how']}")
 

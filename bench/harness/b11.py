@@ -2,6 +2,7 @@
 
 import json
 
+from .limits import read_rate
 from .programs import Setup, Started, run, run_json, say, time_start
 from .stats import summary
 
@@ -85,3 +86,14 @@ class Rounds:
 
     def peer_rate(self, name: str) -> dict | None:
         return summary(self.peer[name]) if name in self.peer else None
+
+    def by_round(self) -> list[dict]:
+        """Raw figures, so that a run in which the host moved the cores can be told from one in which it did not."""
+        rows = []
+        for i, b0 in enumerate(self.calibrations):
+            row = {"core_handover_ns": b0["core_handover_ns"], "read_gb_per_s": read_rate(b0)}
+            for name, seconds in self.ours.items():
+                row[name] = self.work[name]["tokens"] / seconds[i]
+            row |= {f"peer_{name}": values[i] for name, values in self.peer.items()}
+            rows.append(row)
+        return rows

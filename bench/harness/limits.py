@@ -36,6 +36,7 @@ def merged(calibrations: list[dict]) -> dict:
     out["memory_gb_per_s"] = {k: summary([m[k] for m in memory])["median"] for k in memory[0]}
     reads = summary([read_rate(c) for c in calibrations])
     out["read_limit_gb_per_s"] = reads
+    out["core_handover_ns"] = summary([c["core_handover_ns"] for c in calibrations])
     out["compute_gop_per_s"] = []
     for i, rate in enumerate(calibrations[0]["compute_gop_per_s"]):
         same = [c["compute_gop_per_s"][i] for c in calibrations]
