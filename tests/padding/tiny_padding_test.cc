@@ -110,6 +110,24 @@ TEST_P(TinyPadding, UnownedBytesAreNan) {
   EXPECT_THAT(model->core().sanitizer()->violations(), testing::IsEmpty());
 }
 
+// What earlier requests left in the prefix cache, hit by some and evicted by others, is the same to the bit too.
+TEST_P(TinyPadding, PrefixesAreCached) {
+  const Trace expected = alone();
+  for (const int64_t kib : {512, 1024}) {  // half of all tokens, all of them
+    engine::LoadOptions o = options();
+    o.prefix_caching = true;
+    o.block_size = 4;
+    o.kv_cache_bytes = kib << 10;
+    o.kv_sanitize = true;
+    const auto model = load_tiny(o);
+    for (const size_t at_once : {64, 3, 17}) {
+      EXPECT_EQ(first_difference(expected, run_requests(*model, requests_, {.at_once = at_once})), "");
+    }
+    EXPECT_GT(model->core().stats().prefix_hit_tokens, kib == 512 ? 100 : 1000);
+    EXPECT_THAT(model->core().sanitizer()->violations(), testing::IsEmpty());
+  }
+}
+
 // Others come and leave at any time; those that stay never notice.
 TEST_P(TinyPadding, OthersAreCancelled) {
   const auto model = load_tiny(options());

@@ -1,6 +1,7 @@
 // Against an independent implementation: the float32 forward of the dequantised weights, on the real SmolLM2.
 //
-// The reference ops follow it closely; the fast ops round activations, and may stray less than llama.cpp does.
+// What the limits allow beyond the measured differences (relative RMS 3.7e-4 with the reference ops, 3.4e-4 with the
+// fast ones, most of it from the f16 cache) is little: llama.cpp on the same text has 3.1e-2.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -23,8 +24,8 @@ struct Limits {
   double greedy_gap;    // of the golden top two, where the first difference of a greedy answer may stand
 };
 Limits limits_of(const std::string& isa) {
-  if (isa == "reference") return {2e-3, 0.05, 1e-3, 0.02};
-  return {1.55e-2, 1.316, 5e-3, 0.15};
+  if (isa.starts_with("cuda")) return {2e-2, 0.5, 2e-3, 0.15};  // f32 activations, a bf16 cache
+  return {1e-3, 0.05, 1e-3, 0.02};
 }
 
 engine::LoadOptions options() {

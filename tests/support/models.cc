@@ -28,7 +28,11 @@ models::TinyLlama quantized_tiny() {
   return tiny;
 }
 
+// BLOCKZERO_TEST_DEVICE=cuda:0: the same tests, on a GPU.
+static const char* test_device() { return std::getenv("BLOCKZERO_TEST_DEVICE"); }
+
 std::vector<std::string> available_isas() {
+  if (test_device() != nullptr) return {"cuda", "cuda-batch-invariant"};
   std::vector<std::string> isas;
   for (const char* isa : {"reference", "avx2", "avx512-vnni"}) {
     setenv("BLOCKZERO_ISA", isa, 1);
@@ -44,8 +48,12 @@ std::string isa_test_name(const testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-std::unique_ptr<engine::LoadedModel> load(const engine::LoadOptions& options, const std::string& isa) {
-  if (isa.empty()) {
+std::unique_ptr<engine::LoadedModel> load(const engine::LoadOptions& given, const std::string& isa) {
+  engine::LoadOptions options = given;
+  if (isa.starts_with("cuda")) {
+    options.device.name = test_device();
+    options.batch_invariant = isa == "cuda-batch-invariant";
+  } else if (isa.empty()) {
     unsetenv("BLOCKZERO_ISA");
   } else {
     setenv("BLOCKZERO_ISA", isa.c_str(), 1);
@@ -62,6 +70,7 @@ engine::LoadOptions test_options(const std::string& model_path) {
   o.null_guard = device::NullGuard::kHard;
   o.device.num_threads = 1;
   o.kv_cache_bytes = int64_t{16} << 20;
+  o.prefix_caching = false;
   return o;
 }
 

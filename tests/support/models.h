@@ -35,7 +35,7 @@ std::string isa_test_name(const testing::TestParamInfo<std::string>& info);
 // Loads with the ops of an instruction set; "": what a user gets. A failure aborts with its reason.
 std::unique_ptr<engine::LoadedModel> load(const engine::LoadOptions& options, const std::string& isa = {});
 
-// Options of most tests: null guard hard, a small cache, one thread.
+// Options of most tests: null guard hard, a small cache without prefixes, one thread.
 engine::LoadOptions test_options(const std::string& model_path);
 
 // SmolLM2-135M-Instruct's file; aborts with one line that says how to get it.

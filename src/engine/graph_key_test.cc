@@ -1,0 +1,60 @@
+#include "engine/graph_key.h"
+
+#include <gtest/gtest.h>
+
+namespace bz::engine {
+namespace {
+
+constexpr GraphLimits kLimits{GraphMode::kFull, 512, 24};
+
+StepShape decode(int32_t rows) { return {.tokens = rows, .rows = rows}; }
+StepShape mixed(int32_t tokens, int32_t rows) { return {.tokens = tokens, .rows = rows, .all_single_token = false}; }
+std::string key_name(const StepShape& shape) { return choose_graph_key(kLimits, shape).name(); }
+
+TEST(GraphKey, DecodeStepsPadToPowersOfTwoAndToTheLimit) {
+  EXPECT_EQ(key_name(decode(1)), "decode-1");
+  EXPECT_EQ(key_name(decode(3)), "decode-4");
+  EXPECT_EQ(key_name(decode(4)), "decode-4");
+  EXPECT_EQ(key_name(decode(17)), "decode-24");
+  EXPECT_EQ(key_name(decode(24)), "decode-24");
+}
+
+TEST(GraphKey, MixedStepsPadTokensAndRows) {
+  EXPECT_EQ(key_name(mixed(2, 1)), "mixed-16x1");
+  EXPECT_EQ(key_name(mixed(100, 3)), "mixed-128x4");
+  EXPECT_EQ(key_name(mixed(300, 20)), "mixed-512x24");
+}
+
+TEST(GraphKey, AStepWithoutRowsIsTheSmallestDecodeStep) { EXPECT_EQ(key_name({}), "decode-1"); }
+
+TEST(GraphKey, AgreedSizesPadFurther) {
+  StepShape shape = decode(2);
+  shape.min_rows = 9;
+  EXPECT_EQ(key_name(shape), "decode-16");
+  shape.min_tokens = 60;
+  EXPECT_EQ(key_name(shape), "mixed-64x16");
+}
+
+TEST(GraphKey, ScoringHasKeysOfItsOwn) {
+  StepShape shape = decode(1);
+  shape.logits_all_tokens = true;
+  EXPECT_EQ(key_name(shape), "mixed-16x1-scored");
+  EXPECT_NE(choose_graph_key(kLimits, shape), choose_graph_key(kLimits, mixed(16, 1)));
+}
+
+TEST(GraphKey, TheSmallestThatHoldsTheStep) {
+  for (int32_t rows = 1; rows <= kLimits.max_rows; ++rows) {
+    const GraphKey key = choose_graph_key(kLimits, decode(rows));
+    EXPECT_GE(key.rows, rows);
+    EXPECT_LT(key.rows, 2 * rows);
+    EXPECT_EQ(key.tokens, key.rows);
+  }
+}
+
+TEST(GraphKeyDeathTest, AStepOverTheLimitsAborts) {
+  EXPECT_DEATH(choose_graph_key(kLimits, decode(25)), "max_rows");
+  EXPECT_DEATH(choose_graph_key(kLimits, mixed(513, 1)), "max_tokens");
+}
+
+}  // namespace
+}  // namespace bz::engine
