@@ -45,7 +45,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    bz::log::error("{}; see blockzero --help", e.what());
+    // CLI11 calls an unknown command a missing one.
+    const bool unknown = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
+    bz::log::error("{}; see blockzero --help", unknown ? fmt::format("unknown command '{}'", argv[1]) : e.what());
     return kExitBadInput;
   }
   if (run->parsed()) return report(bz::cli::run(run_options));
