@@ -52,6 +52,7 @@ StagedStep StepInputs::stage(const StepPlan& plan, const GraphKey& key) {
   BZ_CHECK_LE(key.rows, limits_.max_rows);
   BZ_CHECK_LE(key.tokens, limits_.max_tokens);
   BZ_CHECK_LE(num_changes, limits_.max_changes);
+  BZ_CHECK_MSG(plan.cache.copies.empty(), "no op runs block copies yet (KV-6)");
   BZ_CHECK_GE(sequence, 1u);
   BZ_CHECK_LE(sequence, last_released_ + kRingSlots);  // HOST-1
 
