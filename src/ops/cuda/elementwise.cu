@@ -21,7 +21,7 @@ __global__ void embed_kernel(const __grid_constant__ EmbedParams p) {
   if (t >= p.num_valid.get()) return zero_row(p.out, t);
   const int32_t id = p.token_ids[t];
   if (id < 0 || id >= p.weight.n) __trap();  // the scheduler checks every prompt; sample makes the rest
-  const std::byte* row = p.weight.data + id * row_bytes(T, p.weight.k);
+  const std::byte* row = p.weight.data + id * weight_row_bytes<T>(p.weight.k);
   float* out = p.out.row<float>(t);
   for (int unit = static_cast<int>(threadIdx.x); unit < p.weight.k / kUnit; unit += kThreads) {
     float w[kUnit];

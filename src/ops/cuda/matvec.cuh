@@ -36,7 +36,7 @@ template <DType W>
 __device__ inline void load_step(const LinearParams& p, const MatvecCursor& c, MatvecStep<W>& out) {
   if (c.pair >= p.num_pairs) return;
   const RowPair r = pair_rows(p, c.pair);
-  const int64_t bytes = row_bytes(W, p.k);
+  const int64_t bytes = weight_row_bytes<W>(p.k);
   const std::byte* row0 = p.parts[r.part].weight + r.row0 * bytes;
   const std::byte* row1 = p.parts[r.part1].weight + max(r.row1, 0) * bytes;
   const int num_units = p.k / kUnit;

@@ -15,6 +15,14 @@ inline constexpr int kUnitsPerRun = 4;
 // First element of a unit's first half; the second half is 16 further.
 __device__ inline int unit_element(int unit) { return unit / kUnitsPerRun * 32 + unit % kUnitsPerRun * 4; }
 
+// Bytes of a row of k weights. dtype_info is for the host: its name traps on the device, so it is asked at compile time.
+template <DType T>
+__device__ inline int64_t weight_row_bytes(int32_t k) {
+  constexpr int32_t kElems = dtype_info(T).block_elems;
+  constexpr int32_t kBytes = dtype_info(T).block_bytes;
+  return static_cast<int64_t>(k / kElems) * kBytes;
+}
+
 // Two bytes at a time: blocks of 18 and 34 bytes are aligned to no more.
 __device__ inline uint32_t load_u16(const std::byte* p) { return __ldg(reinterpret_cast<const uint16_t*>(p)); }
 __device__ inline uint32_t load_u32_by_halves(const std::byte* p) { return load_u16(p) | load_u16(p + 2) << 16; }
