@@ -202,10 +202,15 @@ void Llama::attention_block(const ForwardContext& ctx, const LayerWeights& w, in
   const TensorRef cos_sin = ops::tensor_f32(a_.cos_sin, t, config_.head_dim);
   const int32_t group = ctx.kv_groups[layer];
 
-  ctx.ops.rms_norm(ctx.stream, {x, w.attn_norm, h, config_.rms_norm_eps, valid});
-  matmul(ctx, valid, h, false, {{&w.q, q}, {&w.k, k}, {&w.v, v}});
-  ctx.ops.rope_store(ctx.stream,
-                     {q, k, v, cos_sin, config_.rope.style, ctx.view.groups[group].slots, ctx.kv_layers[layer], valid});
+  const kv::SlotId* slots = ctx.view.groups[group].slots;
+  if (ctx.ops.norm_qkv != nullptr && w.q.dtype == w.k.dtype && w.q.dtype == w.v.dtype) {
+    ctx.ops.norm_qkv(ctx.stream, {x, w.attn_norm, config_.rms_norm_eps, w.q, w.k, w.v, q, cos_sin, config_.rope.style,
+                                  slots, ctx.kv_layers[layer], valid});
+  } else {
+    ctx.ops.rms_norm(ctx.stream, {x, w.attn_norm, h, config_.rms_norm_eps, valid});
+    matmul(ctx, valid, h, false, {{&w.q, q}, {&w.k, k}, {&w.v, v}});
+    ctx.ops.rope_store(ctx.stream, {q, k, v, cos_sin, config_.rope.style, slots, ctx.kv_layers[layer], valid});
+  }
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   ctx.ops.attention(ctx.stream, {q, attn, config_.num_heads, scale, group, ctx.kv_layers[layer], ctx.view});
   matmul(ctx, valid, attn, true, {{&w.o, x}});
@@ -219,9 +224,13 @@ void Llama::ffn_block(const ForwardContext& ctx, const LayerWeights& w) {
   const TensorRef gate = ops::tensor_f32(a_.gate, t, config_.intermediate_size);
   const TensorRef up = ops::tensor_f32(a_.up, t, config_.intermediate_size);
 
-  ctx.ops.rms_norm(ctx.stream, {x, w.ffn_norm, h, config_.rms_norm_eps, valid});
-  matmul(ctx, valid, h, false, {{&w.gate, gate}, {&w.up, up}});
-  ctx.ops.silu_mul(ctx.stream, {gate, up, gate, valid});
+  if (ctx.ops.norm_gate_up != nullptr && w.gate.dtype == w.up.dtype) {
+    ctx.ops.norm_gate_up(ctx.stream, {x, w.ffn_norm, config_.rms_norm_eps, w.gate, w.up, gate, valid});
+  } else {
+    ctx.ops.rms_norm(ctx.stream, {x, w.ffn_norm, h, config_.rms_norm_eps, valid});
+    matmul(ctx, valid, h, false, {{&w.gate, gate}, {&w.up, up}});
+    ctx.ops.silu_mul(ctx.stream, {gate, up, gate, valid});
+  }
   matmul(ctx, valid, gate, true, {{&w.down, x}});
 }
 

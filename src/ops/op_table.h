@@ -26,6 +26,10 @@ struct OpTable {
   void (*sample_greedy)(device::Stream&, const SampleParams&);
   void (*sample_random)(device::Stream&, const SampleParams&);
 
+  // Fused forms; nullptr: the backend has none, and the parts are enqueued one by one.
+  void (*norm_qkv)(device::Stream&, const NormQkvParams&) = nullptr;
+  void (*norm_gate_up)(device::Stream&, const NormGateUpParams&) = nullptr;
+
   // Scratch of a matmul with `tokens` input rows of `k` columns.
   size_t (*matmul_scratch_bytes)(int32_t tokens, int32_t k);
   // Scratch of attention over at most `max_position` positions. May be given less, or none: then long rows are slower.

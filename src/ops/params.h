@@ -169,6 +169,36 @@ struct SiluMulParams {
   ValidCount num_valid;
 };
 
+// Fused forms (OpTable says whether a backend has them); the weights of one op have one type.
+
+// rms_norm, the q, k and v products, rope_store: q_out = the rotated queries; k and v go into the cache alone.
+// x f32 [T, D]; q_out f32 [T, H*hd].
+struct NormQkvParams {
+  TensorRef x;
+  const float* norm_weight;  // [D]
+  float eps;
+  Weight q;
+  Weight k;
+  Weight v;
+  TensorRef q_out;
+  TensorRef cos_sin;  // [T, hd]
+  RopeStyle style;
+  const kv::SlotId* slots;  // [T]
+  KvLayer layer;
+  ValidCount num_valid;
+};
+
+// rms_norm, the gate and up products, silu_mul. x f32 [T, D]; out f32 [T, I].
+struct NormGateUpParams {
+  TensorRef x;
+  const float* norm_weight;  // [D]
+  float eps;
+  Weight gate;
+  Weight up;
+  TensorRef out;
+  ValidCount num_valid;
+};
+
 // out[l] = x[index[l]], zeros where index[l] is -1. x f32 [T, D], out f32 [L, D].
 struct GatherRowsParams {
   TensorRef x;

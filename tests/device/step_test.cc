@@ -268,7 +268,7 @@ void run_sample(bool random, int32_t vocab, uint32_t seed) {
 
 TEST(Sample, EqualsReference) {
   BZ_SKIP_WITHOUT_GPU();
-  for (uint32_t seed = 0; seed < 6; ++seed) {
+  for (uint32_t seed = 0; seed < 3; ++seed) {
     for (const int32_t vocab : {320, 1001, 49152}) {
       run_sample(false, vocab, seed);
       run_sample(true, vocab, seed);

@@ -51,6 +51,32 @@ void check(const AttentionParams& p) {
   BZ_CHECK_EQ(p.layer.k.entry_bytes % 16, 0);
   BZ_CHECK_EQ(p.layer.v.entry_bytes % 16, 0);
 }
+void check(const NormQkvParams& p) {
+  MatmulParams m{};
+  m.x = p.x;
+  m.parts[0] = {p.q, p.q_out};
+  m.num_parts = 1;
+  check(m);
+  RopeStoreParams r{};
+  r.q = p.q_out, r.cos_sin = p.cos_sin, r.layer = p.layer;
+  r.k = r.v = TensorRef{p.q_out.data, DType::kF32, p.x.rows, p.layer.num_kv_heads * p.layer.head_dim, int64_t{1} << 30};
+  cpu::check(r);
+  for (const Weight& w : {p.k, p.v}) {
+    check_weight(w);
+    BZ_CHECK_EQ(w.n, r.k.cols);
+    BZ_CHECK_EQ(w.k, p.x.cols);
+    BZ_CHECK(w.dtype == p.q.dtype);
+  }
+}
+void check(const NormGateUpParams& p) {
+  MatmulParams m{};
+  m.x = p.x;
+  m.parts[0] = {p.gate, p.out};
+  m.parts[1] = {p.up, p.out};
+  m.num_parts = 2;
+  check(m);
+  BZ_CHECK(p.gate.dtype == p.up.dtype);
+}
 void check(const SiluMulParams& p) { cpu::check(p); }
 void check(const GatherRowsParams& p) { cpu::check(p); }
 void check(const SampleParams& p) { cpu::check(p); }

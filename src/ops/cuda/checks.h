@@ -14,6 +14,8 @@ void check(const MatmulParams& p);
 void check(const RopeTableParams& p);
 void check(const RopeStoreParams& p);
 void check(const AttentionParams& p);
+void check(const NormQkvParams& p);
+void check(const NormGateUpParams& p);
 void check(const SiluMulParams& p);
 void check(const GatherRowsParams& p);
 void check(const SampleParams& p);

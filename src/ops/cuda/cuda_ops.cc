@@ -20,6 +20,8 @@ constexpr OpTable kDefault = {
     .gather_rows = gather_rows,
     .sample_greedy = sample_greedy,
     .sample_random = sample_random,
+    .norm_qkv = norm_qkv,
+    .norm_gate_up = norm_gate_up,
     .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },
     .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
     .sample_scratch_bytes = sample_scratch_bytes,
@@ -31,6 +33,8 @@ constexpr OpTable batch_invariant_table() {
   t.isa = "cuda-batch-invariant";
   t.matmul = matmul_invariant;
   t.attention = attention_invariant;
+  t.norm_qkv = norm_qkv_invariant;
+  t.norm_gate_up = norm_gate_up_invariant;
   return t;
 }
 constexpr OpTable kBatchInvariant = batch_invariant_table();

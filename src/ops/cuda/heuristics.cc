@@ -9,6 +9,8 @@ namespace {
 
 constexpr int32_t kPairsPerCta = 4;               // one a warp (matvec.cuh)
 constexpr int32_t kCtasPerSm = 8;                 // more pairs than this many ctas hold are walked in a loop
+constexpr int32_t kMatvecTokens = 8;          // more: the tensor cores
+constexpr int32_t kPairsPerTile = 64;         // of a cta whose warps do not share K (matmul_mma.cuh)
 constexpr int64_t kMaxSharedBytes = 160 * 1024;   // of x
 
 }  // namespace
@@ -23,7 +25,16 @@ MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t
   return c;
 }
 
-bool prefer_mma(DType, int32_t, bool) { return false; }
+bool prefer_mma(int32_t tokens, bool invariant) { return invariant || tokens > kMatvecTokens; }
+
+MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant) {
+  MmaConfig c;
+  c.tokens_per_cta = tokens > 16 ? 64 : 16;
+  const int64_t token_tiles = (tokens + c.tokens_per_cta - 1) / c.tokens_per_cta;
+  const int64_t ctas_unsplit = token_tiles * ((num_pairs + kPairsPerTile - 1) / kPairsPerTile);
+  c.k_split = invariant || ctas_unsplit < num_sms ? 4 : 1;
+  return c;
+}
 
 int choose_attention_cluster(int32_t tokens, int32_t num_kv_heads, int64_t max_position, bool invariant) {
   constexpr int64_t kWantedCtas = 2 * 132;

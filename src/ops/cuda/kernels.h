@@ -13,6 +13,8 @@ void matmul(device::Stream& stream, const MatmulParams& p);
 void rope_table(device::Stream& stream, const RopeTableParams& p);
 void rope_store(device::Stream& stream, const RopeStoreParams& p);
 void attention(device::Stream& stream, const AttentionParams& p);
+void norm_qkv(device::Stream& stream, const NormQkvParams& p);
+void norm_gate_up(device::Stream& stream, const NormGateUpParams& p);
 void silu_mul(device::Stream& stream, const SiluMulParams& p);
 void gather_rows(device::Stream& stream, const GatherRowsParams& p);
 void sample_greedy(device::Stream& stream, const SampleParams& p);
@@ -20,6 +22,8 @@ void sample_random(device::Stream& stream, const SampleParams& p);
 
 // Of a batch-invariant table (PAD-9b): the same results to the bit whatever the number of tokens.
 void matmul_invariant(device::Stream& stream, const MatmulParams& p);
+void norm_qkv_invariant(device::Stream& stream, const NormQkvParams& p);
+void norm_gate_up_invariant(device::Stream& stream, const NormGateUpParams& p);
 void attention_invariant(device::Stream& stream, const AttentionParams& p);
 
 size_t sample_scratch_bytes(int32_t rows, int32_t vocab);

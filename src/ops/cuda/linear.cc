@@ -8,21 +8,31 @@ namespace bz::ops::cuda {
 
 template <DType W>
 void launch_matvec(device::Stream& stream, const char* op, const LinearParams& p, const MatvecConfig& config);
+template <DType W>
+void launch_mma(device::Stream& stream, const char* op, const LinearParams& p, const MmaConfig& config);
 
 namespace {
 
 constexpr int32_t kNumSms = 132;
 
-void run(device::Stream& stream, const char* op, DType dtype, LinearParams& p, [[maybe_unused]] bool invariant) {
+template <DType W>
+void run(device::Stream& stream, const char* op, const LinearParams& p, bool invariant) {
+  if (prefer_mma(p.tokens, invariant)) {
+    launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, kNumSms, invariant));
+  } else {
+    launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms));
+  }
+}
+
+void run(device::Stream& stream, const char* op, DType dtype, LinearParams& p, bool invariant) {
   p.num_pairs = count_pairs(p);
-  const MatvecConfig config = choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms);
   switch (dtype) {
-    case DType::kF32: return launch_matvec<DType::kF32>(stream, op, p, config);
-    case DType::kF16: return launch_matvec<DType::kF16>(stream, op, p, config);
-    case DType::kBF16: return launch_matvec<DType::kBF16>(stream, op, p, config);
-    case DType::kQ4_0: return launch_matvec<DType::kQ4_0>(stream, op, p, config);
-    case DType::kQ4_1: return launch_matvec<DType::kQ4_1>(stream, op, p, config);
-    case DType::kQ8_0: return launch_matvec<DType::kQ8_0>(stream, op, p, config);
+    case DType::kF32: return run<DType::kF32>(stream, op, p, invariant);
+    case DType::kF16: return run<DType::kF16>(stream, op, p, invariant);
+    case DType::kBF16: return run<DType::kBF16>(stream, op, p, invariant);
+    case DType::kQ4_0: return run<DType::kQ4_0>(stream, op, p, invariant);
+    case DType::kQ4_1: return run<DType::kQ4_1>(stream, op, p, invariant);
+    case DType::kQ8_0: return run<DType::kQ8_0>(stream, op, p, invariant);
     default: BZ_CHECK_MSG(false, "weight type {}", dtype_info(dtype).name);
   }
 }
@@ -56,9 +66,42 @@ void run_matmul(device::Stream& stream, const MatmulParams& m, bool invariant) {
   }
 }
 
+void run_norm_qkv(device::Stream& stream, const NormQkvParams& n, bool invariant) {
+  check(n);
+  LinearParams p = linear_of(n.x, n.num_valid);
+  p.epilogue = Epilogue::kRopeStore;
+  p.norm_weight = n.norm_weight;
+  p.norm_eps = n.eps;
+  add_part(p, n.q, n.q_out);
+  add_part(p, n.k, {});
+  add_part(p, n.v, {});
+  p.cos_sin = static_cast<const float*>(n.cos_sin.data);
+  p.cos_sin_stride = n.cos_sin.row_stride;
+  p.style = n.style;
+  p.slots = n.slots;
+  p.layer = n.layer;
+  run(stream, "norm_qkv", n.q.dtype, p, invariant);
+}
+
+void run_norm_gate_up(device::Stream& stream, const NormGateUpParams& n, bool invariant) {
+  check(n);
+  LinearParams p = linear_of(n.x, n.num_valid);
+  p.epilogue = Epilogue::kSiluMul;
+  p.norm_weight = n.norm_weight;
+  p.norm_eps = n.eps;
+  add_part(p, n.gate, n.out);
+  add_part(p, n.up, n.out);
+  run(stream, "norm_gate_up", n.gate.dtype, p, invariant);
+}
+
 }  // namespace
 
 void matmul(device::Stream& stream, const MatmulParams& m) { run_matmul(stream, m, false); }
 void matmul_invariant(device::Stream& stream, const MatmulParams& m) { run_matmul(stream, m, true); }
+
+void norm_qkv(device::Stream& stream, const NormQkvParams& n) { run_norm_qkv(stream, n, false); }
+void norm_qkv_invariant(device::Stream& stream, const NormQkvParams& n) { run_norm_qkv(stream, n, true); }
+void norm_gate_up(device::Stream& stream, const NormGateUpParams& n) { run_norm_gate_up(stream, n, false); }
+void norm_gate_up_invariant(device::Stream& stream, const NormGateUpParams& n) { run_norm_gate_up(stream, n, true); }
 
 }  // namespace bz::ops::cuda

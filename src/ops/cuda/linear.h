@@ -77,13 +77,18 @@ inline int32_t count_pairs(const LinearParams& p) {
   return pairs;
 }
 
-// How a Linear is computed. A pure function of shapes (the weights' type, T, N, K), so that a graph key has one.
+// How a Linear is computed. Pure functions of shapes, so that a graph key has one. invariant: the order of sums may not
+// depend on the number of tokens (PAD-9b).
 struct MatvecConfig {
   int32_t tokens_per_cta = 1;  // 1, 2, 4 or 8
   int32_t num_ctas = 1;        // along the weight rows
 };
+struct MmaConfig {
+  int32_t tokens_per_cta = 16;  // 16 or 64
+  int32_t k_split = 1;          // warps of a cta that share a tile's K: 1 or 4
+};
+bool prefer_mma(int32_t tokens, bool invariant);
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
-// invariant: the choice may not depend on the number of tokens (PAD-9b).
-bool prefer_mma(DType dtype, int32_t tokens, bool invariant);
+MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant);
 
 }  // namespace bz::ops::cuda

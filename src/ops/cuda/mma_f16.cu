@@ -1,0 +1,7 @@
+#include "ops/cuda/matmul_mma.cuh"
+
+namespace bz::ops::cuda {
+
+template void launch_mma<DType::kF16>(device::Stream&, const char*, const LinearParams&, const MmaConfig&);
+
+}  // namespace bz::ops::cuda
