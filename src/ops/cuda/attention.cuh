@@ -58,6 +58,13 @@ struct KvVec<DType::kF32> {
 template <DType T>
 inline constexpr int kKvBytes = T == DType::kF32 ? 4 : 2;
 
+// 2^x in one instruction; 0 for -inf. Off by two units in the last place at most.
+__device__ inline float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // Running softmax of GT heads over some positions, eight output dimensions.
 template <int GT>
 struct Softmax {
@@ -77,8 +84,8 @@ struct Softmax {
   // Takes in another one's values of head g. -inf on both sides: saw nothing, stays zero.
   __device__ void merge(int g, float other_max, float other_sum, const float* other_out) {
     const float m = fmaxf(max[g], other_max);
-    const float mine = max[g] == -INFINITY ? 0.0f : exp2f(max[g] - m);
-    const float theirs = other_max == -INFINITY ? 0.0f : exp2f(other_max - m);
+    const float mine = max[g] == -INFINITY ? 0.0f : fast_exp2(max[g] - m);
+    const float theirs = other_max == -INFINITY ? 0.0f : fast_exp2(other_max - m);
     max[g] = m;
     sum[g] = sum[g] * mine + other_sum * theirs;
 #pragma unroll
@@ -143,14 +150,14 @@ struct AttentionTile {
       float m = softmax.max[g];
 #pragma unroll
       for (int r = 0; r < kAtOnce; ++r) m = fmaxf(m, score[g][r]);
-      const float keep = softmax.max[g] == -INFINITY ? 0.0f : exp2f(softmax.max[g] - m);
+      const float keep = softmax.max[g] == -INFINITY ? 0.0f : fast_exp2(softmax.max[g] - m);
       softmax.max[g] = m;
       softmax.sum[g] *= keep;
 #pragma unroll
       for (int i = 0; i < 8; ++i) softmax.out[g][i] *= keep;
 #pragma unroll
       for (int r = 0; r < kAtOnce; ++r) {
-        weight[g][r] = seen[r] ? exp2f(score[g][r] - m) : 0.0f;
+        weight[g][r] = seen[r] ? fast_exp2(score[g][r] - m) : 0.0f;
         softmax.sum[g] += weight[g][r];
       }
     }
@@ -183,12 +190,50 @@ struct AttentionTile {
   }
 };
 
-// One warp's or cta's partial result in shared memory.
+// One warp's or one cta's partial result in shared memory.
 template <int HD, int GT>
 struct AttentionPartial {
   float max[GT];
   float sum[GT];
   float out[GT][HD];
+};
+
+inline constexpr int kMaxCluster = 8;
+
+// The barrier of a cluster, in halves.
+__device__ inline void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ inline void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// Head g, dimension d of `n` partials, merged in order; every load is independent of the others.
+template <int N, int HD, int GT>
+struct Merged {
+  float max, sum, out;
+  __device__ Merged(const AttentionPartial<HD, GT>* from, int n, int g, int d) {
+    float m[N], s[N], o[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      m[i] = i < n ? from[i].max[g] : -INFINITY;
+      s[i] = i < n ? from[i].sum[g] : 0.0f;
+      o[i] = i < n ? from[i].out[g][d] : 0.0f;
+    }
+    max = -INFINITY, sum = 0, out = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) max = fmaxf(max, m[i]);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float weight = m[i] == -INFINITY ? 0.0f : fast_exp2(m[i] - max);  // saw nothing: no -inf - -inf
+      sum = fmaf(s[i], weight, sum);
+      out = fmaf(o[i], weight, out);
+    }
+  }
 };
 
 // Grid: (cluster, KV heads * chunks of GT query heads, tokens).
@@ -197,6 +242,7 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
     attention_kernel(const __grid_constant__ AttentionParams p, int cluster_size) {
   using Tile = AttentionTile<T, HD, GT>;
   __shared__ AttentionPartial<HD, GT> partial[kAttentionWarps];
+  __shared__ AttentionPartial<HD, GT> whole[kMaxCluster];  // of the cluster's ctas, in the first one
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   const int rank = static_cast<int>(blockIdx.x);
   const int heads_per_kv = p.num_heads / p.layer.num_kv_heads;
@@ -207,6 +253,7 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
   const int num_heads = min(GT, heads_per_kv - first_in_kv);
   const int token = static_cast<int>(blockIdx.z);
   let_next_start();
+  if (cluster_size > 1) cluster_arrive();
   wait_for_previous();
 
   Tile tile;
@@ -258,37 +305,33 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
     }
   }
   __syncthreads();
-#if __CUDA_ARCH__ >= 900
-  if (cluster_size > 1) cooperative_groups::this_cluster().sync();
-#endif
-  // The first cta merges every warp of the cluster, in order; head g by warp g % warps.
-  if (rank == 0) {
-    for (int i = static_cast<int>(threadIdx.x); i < num_heads * HD; i += kAttentionWarps * kWarp) {
-      const int g = i / HD, d = i % HD;
-      float m = -INFINITY, sum = 0, out = 0;
-      for (int c = 0; c < cluster_size; ++c) {
-        const AttentionPartial<HD, GT>* from = partial;
-#if __CUDA_ARCH__ >= 900
-        if (c > 0) from = cooperative_groups::this_cluster().map_shared_rank(partial, static_cast<unsigned>(c));
-#endif
-#pragma unroll
-        for (int w = 0; w < kAttentionWarps; ++w) {
-          const float other = from[w].max[g];
-          if (other == -INFINITY) continue;
-          const float both = fmaxf(m, other);
-          const float mine = m == -INFINITY ? 0.0f : exp2f(m - both);
-          const float theirs = exp2f(other - both);
-          m = both;
-          sum = sum * mine + from[w].sum[g] * theirs;
-          out = out * mine + from[w].out[g][d] * theirs;
-        }
+  if (cluster_size > 1) cluster_wait();  // the first cta has started: its memory is there
+  // Every cta sends its whole to the first one, which merges them in order. One of a cluster of one keeps it.
+  for (int i = static_cast<int>(threadIdx.x); i < GT * HD; i += kAttentionWarps * kWarp) {
+    const int g = i / HD, d = i % HD;
+    const Merged<kAttentionWarps, HD, GT> mine(partial, kAttentionWarps, g, d);
+    if (cluster_size == 1) {
+      // no 0/0
+      if (g < num_heads) {
+        p.out.row<float>(token)[(first_head + g) * HD + d] = mine.sum == 0.0f ? 0.0f : __fdividef(mine.out, mine.sum);
       }
-      p.out.row<float>(token)[(first_head + g) * HD + d] = sum == 0.0f ? 0.0f : out / sum;  // no 0/0
+      continue;
     }
-  }
 #if __CUDA_ARCH__ >= 900
-  if (cluster_size > 1) cooperative_groups::this_cluster().sync();  // shared memory lives until it was read
+    AttentionPartial<HD, GT>* to = cooperative_groups::this_cluster().map_shared_rank(whole, 0) + rank;
+    to->out[g][d] = mine.out;
+    if (d == 0) to->max[g] = mine.max, to->sum[g] = mine.sum;
 #endif
+  }
+  if (cluster_size == 1) return;
+  cluster_arrive();
+  if (rank != 0) return;
+  cluster_wait();
+  for (int i = static_cast<int>(threadIdx.x); i < num_heads * HD; i += kAttentionWarps * kWarp) {
+    const int g = i / HD, d = i % HD;
+    const Merged<kMaxCluster, HD, GT> all(whole, cluster_size, g, d);
+    p.out.row<float>(token)[(first_head + g) * HD + d] = all.sum == 0.0f ? 0.0f : __fdividef(all.out, all.sum);
+  }
 }
 
 template <DType T, int HD>

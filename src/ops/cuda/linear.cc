@@ -9,6 +9,8 @@ namespace bz::ops::cuda {
 template <DType W>
 void launch_matvec(device::Stream& stream, const char* op, const LinearParams& p, const MatvecConfig& config);
 template <DType W>
+void launch_matvec_one(device::Stream& stream, const char* op, const LinearParams& p);
+template <DType W>
 void launch_mma(device::Stream& stream, const char* op, const LinearParams& p, const MmaConfig& config);
 
 namespace {
@@ -19,6 +21,8 @@ template <DType W>
 void run(device::Stream& stream, const char* op, const LinearParams& p, bool invariant) {
   if (prefer_mma(p.tokens, invariant)) {
     launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, kNumSms, invariant));
+  } else if (p.tokens == 1 && p.k <= kMaxOneK) {
+    launch_matvec_one<W>(stream, op, p);
   } else {
     launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms));
   }
@@ -56,7 +60,7 @@ void run_matmul(device::Stream& stream, const MatmulParams& m, bool invariant) {
   check(m);
   for (int first = 0; first < m.num_parts;) {
     LinearParams p = linear_of(m.x, m.num_valid);
-    p.epilogue = m.accumulate ? Epilogue::kAccumulate : Epilogue::kStore;
+    p.accumulate = m.accumulate;
     const DType dtype = m.parts[first].weight.dtype;
     while (first < m.num_parts && m.parts[first].weight.dtype == dtype) {
       add_part(p, m.parts[first].weight, m.parts[first].out);

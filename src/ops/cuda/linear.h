@@ -1,10 +1,10 @@
 // Linear: what both matrix kernels (matvec, matmul_mma) compute, fused with what stands before and after it.
 //
 //   y[t] = W * norm(x[t])          norm: RMSNorm, or nothing
-//   then, per pair of weight rows, an epilogue: store, add to the residual, silu(y0) * y1, or rotate and store into the
+//   then, per pair of weight rows, an epilogue: store (or add to the residual), silu(y0) * y1, or rotate and store into the
 //   cache.
 //
-// Weight rows are walked in pairs, because three of the epilogues need two rows of one thread: gate and up, or the two
+// Weight rows are walked in pairs, because two of the epilogues need two rows of one thread: gate and up, or the two
 // halves of a rotation. Which rows form pair p is pair_rows().
 #pragma once
 
@@ -13,8 +13,7 @@
 namespace bz::ops::cuda {
 
 enum class Epilogue : int32_t {
-  kStore,       // out = y
-  kAccumulate,  // out += y; padding rows are left at zero
+  kStore,       // out = y, or out += y: LinearParams::accumulate
   kSiluMul,     // parts gate, up: out of part 0 = silu(gate) * up
   kRopeStore,   // parts q, k, v: q rotated into its out; k rotated and v into the cache
 };
@@ -37,6 +36,7 @@ struct LinearParams {
   int32_t num_parts = 0;
   int32_t num_pairs = 0;
   Epilogue epilogue = Epilogue::kStore;
+  int32_t accumulate = 0;  // kStore: add to out; padding rows are left at zero
   // kRopeStore.
   const float* cos_sin = nullptr;  // f32 [T, hd]
   int64_t cos_sin_stride = 0;
@@ -55,15 +55,18 @@ struct RowPair {
   int32_t rope;  // kRopeStore: index of the rotation, i < hd / 2
 };
 
+template <Epilogue E>
 BZ_HD inline RowPair pair_rows(const LinearParams& p, int32_t pair) {
-  if (p.epilogue == Epilogue::kSiluMul) return {0, 1, pair, pair, 0};
+  if constexpr (E == Epilogue::kSiluMul) return {0, 1, pair, pair, 0};
   int32_t part = 0;
   while (part + 1 < p.num_parts && pair >= (p.parts[part].n + 1) / 2) pair -= (p.parts[part++].n + 1) / 2;
-  if (p.epilogue == Epilogue::kRopeStore && part < 2) {
-    const int32_t hd = p.layer.head_dim, half = hd / 2;
-    const int32_t head = pair / half * hd, i = pair % half;
-    if (p.style == RopeStyle::kAdjacentPairs) return {part, part, head + 2 * i, head + 2 * i + 1, i};
-    return {part, part, head + i, head + half + i, i};
+  if constexpr (E == Epilogue::kRopeStore) {
+    if (part < 2) {
+      const int32_t hd = p.layer.head_dim, half = hd / 2;
+      const int32_t head = pair / half * hd, i = pair % half;
+      if (p.style == RopeStyle::kAdjacentPairs) return {part, part, head + 2 * i, head + 2 * i + 1, i};
+      return {part, part, head + i, head + half + i, i};
+    }
   }
   const int32_t row1 = 2 * pair + 1 < p.parts[part].n ? 2 * pair + 1 : -1;
   return {part, part, 2 * pair, row1, 0};
@@ -87,6 +90,7 @@ struct MmaConfig {
   int32_t tokens_per_cta = 16;  // 16 or 64
   int32_t k_split = 1;          // warps of a cta that share a tile's K: 1 or 4
 };
+inline constexpr int32_t kMaxOneK = 6 * 32 * 8;  // what matvec_one.cuh holds in registers
 bool prefer_mma(int32_t tokens, bool invariant);
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant);

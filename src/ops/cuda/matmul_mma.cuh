@@ -225,7 +225,7 @@ struct MmaTile {
   }
 };
 
-template <DType W, int BT, int WK>
+template <DType W, Epilogue E, int BT, int WK>
 __global__ void __launch_bounds__(kMmaThreads) matmul_mma_kernel(const __grid_constant__ LinearParams p) {
   constexpr int WN = kMmaWarps / WK;
   extern __shared__ uint4 memory[];
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kMmaThreads) matmul_mma_kernel(const __grid_co
   const int wn = warp % WN, wk = warp / WN;
   const int pair = static_cast<int>(blockIdx.x) * WN * 8 + wn * 8 + lane / 4;
   const bool has_pair = pair < p.num_pairs;
-  const RowPair rows = pair_rows(p, has_pair ? pair : 0);
+  const RowPair rows = pair_rows<E>(p, has_pair ? pair : 0);
   const int64_t row_size = weight_row_bytes<W>(p.k);
   const std::byte* row0 = p.parts[rows.part].weight + rows.row0 * row_size;
   const std::byte* row1 = p.parts[rows.part1].weight + max(rows.row1, 0) * row_size;
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(kMmaThreads) matmul_mma_kernel(const __grid_co
       const int in_cta = nt * 8 + lane % 4 * 2 + e, token = first_token + in_cta;
       if (token >= p.tokens) continue;
       const float factor = p.norm_weight != nullptr && token < num_valid ? scale[in_cta] : 1.0f;
-      finish_pair(p, rows, token, num_valid, tile.acc[nt][e] * factor, tile.acc[nt][2 + e] * factor);
+      finish_pair<E>(p, rows, token, num_valid, tile.acc[nt][e] * factor, tile.acc[nt][2 + e] * factor);
     }
   }
 }
@@ -301,7 +301,9 @@ void launch_mma_as(device::Stream& stream, const char* op, const LinearParams& p
                 static_cast<unsigned>((p.tokens + BT - 1) / BT)};
   shape.cta = kMmaThreads;
   shape.shared_bytes = 2 * sizeof(MmaChunk<BT>) > kMerge ? 2 * sizeof(MmaChunk<BT>) : kMerge;
-  launch(stream, op, matmul_mma_kernel<W, BT, WK>, shape, p);
+  dispatch_epilogue(p.epilogue, [&](auto e) {
+    launch(stream, op, matmul_mma_kernel<W, decltype(e)::value, BT, WK>, shape, p);
+  });
 }
 
 template <DType W>

@@ -1,8 +1,8 @@
 // Matrix times a few vectors, straight from the GGUF blocks, in f32.
 //
 // One warp computes a pair of weight rows for up to TOK tokens; its lanes walk K in units of eight elements
-// (weights.cuh). The weights of the first two steps are fetched before the kernel waits for the one before it: they
-// depend on nothing, so their latency hides behind its end. x is staged once in shared memory, in two planes (first and
+// (weights.cuh). The weights of the first step are fetched before the kernel waits for the one before it: they depend on
+// nothing, so their latency hides behind its end. Little code on purpose: a small kernel is mostly instruction fetch. x is staged once in shared memory, in two planes (first and
 // second halves of units) that lanes read without bank conflicts; the norm's weight goes in there, its scale at the end.
 //
 // The order of sums depends on K alone: lane l takes units l, l + 32, ..., then a fixed tree over lanes (PAD-9b).
@@ -15,39 +15,26 @@
 namespace bz::ops::cuda {
 
 inline constexpr int kMatvecWarps = 4;
-inline constexpr int kUnitsPerStep = 4;                          // of one lane
-inline constexpr int kStepUnits = kUnitsPerStep * kWarp;         // of a warp
 inline constexpr int kMatvecThreads = kMatvecWarps * kWarp;
+inline constexpr int kUnitsPerStep = 4;                   // of one lane
+inline constexpr int kStepUnits = kUnitsPerStep * kWarp;  // of a warp
 
-// The weights of one step of a pair of rows.
+// The weights of one step of K of a pair of rows.
 template <DType W>
 struct MatvecStep {
   typename UnitCodec<W>::Raw row0[kUnitsPerStep];
   typename UnitCodec<W>::Raw row1[kUnitsPerStep];
-};
 
-// Walks (pair, step of K) in order; a warp's pairs are first, first + stride, ...
-struct MatvecCursor {
-  int pair;
-  int step;
-};
-
-template <DType W>
-__device__ inline void load_step(const LinearParams& p, const MatvecCursor& c, MatvecStep<W>& out) {
-  if (c.pair >= p.num_pairs) return;
-  const RowPair r = pair_rows(p, c.pair);
-  const int64_t bytes = weight_row_bytes<W>(p.k);
-  const std::byte* row0 = p.parts[r.part].weight + r.row0 * bytes;
-  const std::byte* row1 = p.parts[r.part1].weight + max(r.row1, 0) * bytes;
-  const int num_units = p.k / kUnit;
+  __device__ void load(const std::byte* w0, const std::byte* w1, int step, int num_units) {
 #pragma unroll
-  for (int i = 0; i < kUnitsPerStep; ++i) {
-    const int unit = c.step * kStepUnits + i * kWarp + static_cast<int>(threadIdx.x) % kWarp;
-    if (unit >= num_units) break;
-    out.row0[i] = UnitCodec<W>::load(row0, unit);
-    out.row1[i] = UnitCodec<W>::load(row1, unit);
+    for (int i = 0; i < kUnitsPerStep; ++i) {
+      const int unit = step * kStepUnits + i * kWarp + static_cast<int>(threadIdx.x) % kWarp;
+      if (unit >= num_units) break;
+      row0[i] = UnitCodec<W>::load(w0, unit);
+      row1[i] = UnitCodec<W>::load(w1, unit);
+    }
   }
-}
+};
 
 __device__ inline float dot8(const float* w, const float4& low, const float4& high, float sum) {
   sum = fmaf(w[0], low.x, sum);
@@ -68,11 +55,12 @@ __device__ inline void stage_x(const LinearParams& p, int first_token, int num_v
 #pragma unroll 1
   for (int t = 0; t < TOK; ++t) {
     const int token = first_token + t;
-    const bool live = token < num_valid;  // padding rows are not read (PAD-9a)
+    const bool live = token < num_valid;  // what a padding row holds is dropped, never used (PAD-9a)
     float sum = 0;
+#pragma unroll 2
     for (int i = static_cast<int>(threadIdx.x); i < num_quads; i += kMatvecThreads) {
-      float4 v = {0, 0, 0, 0};
-      if (live) v = *reinterpret_cast<const float4*>(p.x + token * p.x_stride + 4 * i);
+      float4 v = *reinterpret_cast<const float4*>(p.x + min(token, p.tokens - 1) * p.x_stride + 4 * i);
+      if (!live) v = {0, 0, 0, 0};
       sum = fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
       if (p.norm_weight != nullptr) {
         const float4 g = __ldg(reinterpret_cast<const float4*>(p.norm_weight) + i);
@@ -89,12 +77,12 @@ __device__ inline void stage_x(const LinearParams& p, int first_token, int num_v
 }
 
 template <DType W, int TOK>
-__device__ inline void compute_step(const LinearParams& p, const MatvecCursor& c, const MatvecStep<W>& weights,
-                                    const float* x, float (&sum)[2][TOK]) {
+__device__ inline void compute_step(const LinearParams& p, int step, const MatvecStep<W>& weights, const float* x,
+                                    float (&sum)[2][TOK]) {
   const int num_units = p.k / kUnit;
 #pragma unroll
   for (int i = 0; i < kUnitsPerStep; ++i) {
-    const int unit = c.step * kStepUnits + i * kWarp + static_cast<int>(threadIdx.x) % kWarp;
+    const int unit = step * kStepUnits + i * kWarp + static_cast<int>(threadIdx.x) % kWarp;
     if (unit >= num_units) break;
     float w0[kUnit], w1[kUnit];
     UnitCodec<W>::decode(weights.row0[i], w0);
@@ -109,59 +97,53 @@ __device__ inline void compute_step(const LinearParams& p, const MatvecCursor& c
   }
 }
 
-template <int TOK>
-__device__ inline void finish_rows(const LinearParams& p, int pair, int first_token, int num_valid, const float* scale,
-                                   float (&sum)[2][TOK]) {
-  const RowPair r = pair_rows(p, pair);
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-#pragma unroll
-  for (int t = 0; t < TOK; ++t) {
-    const float factor = p.norm_weight != nullptr ? scale[t] : 1.0f;
-    const float y0 = warp_sum(sum[0][t]) * factor;
-    const float y1 = warp_sum(sum[1][t]) * factor;
-    if (lane == t && first_token + t < p.tokens) finish_pair(p, r, first_token + t, num_valid, y0, y1);
-    sum[0][t] = sum[1][t] = 0;
-  }
-}
-
-template <DType W, int TOK>
+template <DType W, Epilogue E, int TOK>
 __global__ void __launch_bounds__(kMatvecThreads) matvec_kernel(const __grid_constant__ LinearParams p) {
   extern __shared__ float x[];
   __shared__ float scale[TOK];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int num_units = p.k / kUnit, num_steps = (num_units + kStepUnits - 1) / kStepUnits;
+  const int64_t row_size = weight_row_bytes<W>(p.k);
   const int stride = static_cast<int>(gridDim.x) * kMatvecWarps;
-  const int steps = (p.k / kUnit + kStepUnits - 1) / kStepUnits;
-  const auto next = [&](MatvecCursor& c) {
-    if (++c.step == steps) c = {c.pair + stride, 0};
-  };
-  MatvecCursor done{static_cast<int>(blockIdx.x) * kMatvecWarps + static_cast<int>(threadIdx.x) / kWarp, 0};
-  MatvecCursor ahead = done;
-  MatvecStep<W> a, b;
-  load_step<W>(p, ahead, a);
-  next(ahead);
-  load_step<W>(p, ahead, b);
-  next(ahead);
+  int pair = static_cast<int>(blockIdx.x) * kMatvecWarps + static_cast<int>(threadIdx.x) / kWarp;
 
+  RowPair rows;
+  const std::byte *w0, *w1;
+  MatvecStep<W> now, next;
+  const auto begin_pair = [&] {
+    rows = pair_rows<E>(p, pair < p.num_pairs ? pair : 0);
+    w0 = p.parts[rows.part].weight + rows.row0 * row_size;
+    w1 = p.parts[rows.part1].weight + max(rows.row1, 0) * row_size;
+    now.load(w0, w1, 0, num_units);
+  };
+  begin_pair();
   let_next_start();
   wait_for_previous();
   const int num_valid = p.num_valid.get();
   const int first_token = static_cast<int>(blockIdx.y) * TOK;
   stage_x<TOK>(p, first_token, num_valid, x, scale);
 
-  float sum[2][TOK] = {};
-  const auto finish_step = [&] {
-    if (done.step == steps - 1) finish_rows<TOK>(p, done.pair, first_token, num_valid, scale, sum);
-    next(done);
-  };
-  while (done.pair < p.num_pairs) {
-    compute_step<W, TOK>(p, done, a, x, sum);
-    load_step<W>(p, ahead, a);
-    next(ahead);
-    finish_step();
-    if (done.pair >= p.num_pairs) break;
-    compute_step<W, TOK>(p, done, b, x, sum);
-    load_step<W>(p, ahead, b);
-    next(ahead);
-    finish_step();
+#pragma unroll 1
+  while (pair < p.num_pairs) {
+    float sum[2][TOK] = {};
+#pragma unroll 1
+    for (int step = 0; step < num_steps; ++step) {
+      next.load(w0, w1, step + 1, num_units);
+      compute_step<W, TOK>(p, step, now, x, sum);
+      now = next;
+    }
+    float y0 = 0, y1 = 0;  // of token `lane`
+#pragma unroll
+    for (int t = 0; t < TOK; ++t) {
+      const float a = warp_sum(sum[0][t]), b = warp_sum(sum[1][t]);
+      if (lane == t) y0 = a, y1 = b;
+    }
+    if (lane < TOK && first_token + lane < p.tokens) {
+      const float factor = p.norm_weight != nullptr ? scale[lane] : 1.0f;
+      finish_pair<E>(p, rows, first_token + lane, num_valid, y0 * factor, y1 * factor);
+    }
+    pair += stride;
+    begin_pair();
   }
 }
 
@@ -172,12 +154,15 @@ void launch_matvec(device::Stream& stream, const char* op, const LinearParams& p
                 static_cast<unsigned>((p.tokens + config.tokens_per_cta - 1) / config.tokens_per_cta)};
   shape.cta = kMatvecThreads;
   shape.shared_bytes = sizeof(float) * static_cast<size_t>(p.k) * static_cast<size_t>(config.tokens_per_cta);
-  switch (config.tokens_per_cta) {
-    case 1: return launch(stream, op, matvec_kernel<W, 1>, shape, p);
-    case 2: return launch(stream, op, matvec_kernel<W, 2>, shape, p);
-    case 4: return launch(stream, op, matvec_kernel<W, 4>, shape, p);
-    default: return launch(stream, op, matvec_kernel<W, 8>, shape, p);
-  }
+  dispatch_epilogue(p.epilogue, [&](auto e) {
+    constexpr Epilogue E = decltype(e)::value;
+    switch (config.tokens_per_cta) {
+      case 1: return launch(stream, op, matvec_kernel<W, E, 1>, shape, p);
+      case 2: return launch(stream, op, matvec_kernel<W, E, 2>, shape, p);
+      case 4: return launch(stream, op, matvec_kernel<W, E, 4>, shape, p);
+      default: return launch(stream, op, matvec_kernel<W, E, 8>, shape, p);
+    }
+  });
 }
 
 }  // namespace bz::ops::cuda

@@ -112,8 +112,16 @@ struct Shared {
   int32_t* table_row;    // [R]
 };
 
+// What a thread's first row and token were staged as: fetched together with the header, because a read of the host's
+// memory takes microseconds. Later ones (more than kThreads rows) are read where they are needed.
+struct Fetched {
+  StagedRow row;
+  int32_t token;
+};
+
 // query_start: monotone, never past the padded tokens (PAD-3).
-__device__ void derive_query_start(const PrepareParams& p, const StagedSlot& slot, const Shared& s) {
+__device__ void derive_query_start(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched,
+                                   const Shared& s) {
   const int rows = p.view.padded_rows;
   const int tid = static_cast<int>(threadIdx.x);
   __shared__ int carry;
@@ -124,7 +132,7 @@ __device__ void derive_query_start(const PrepareParams& p, const StagedSlot& slo
   for (int first = 0; first < rows; first += kThreads) {
     __syncthreads();
     const int b = first + tid;
-    const int len = b < rows ? max(slot.rows[b].query_len, 0) : 0;
+    const int len = b < rows ? max(first == 0 ? fetched.row.query_len : slot.rows[b].query_len, 0) : 0;
     const int end = carry + cta_scan(len);
     if (b < rows) s.query_start[b + 1] = min(end, p.view.padded_tokens);
     __syncthreads();
@@ -133,9 +141,8 @@ __device__ void derive_query_start(const PrepareParams& p, const StagedSlot& slo
   __syncthreads();
 }
 
-__device__ void derive_row(const PrepareParams& p, const StagedSlot& slot, const Shared& s, int b, int* error) {
+__device__ void derive_row(const PrepareParams& p, const StagedRow& staged, const Shared& s, int b, int* error) {
   const StepView& v = p.view;
-  const StagedRow staged = slot.rows[b];
   const int row = live_table_row(p, staged, error);
   const bool live = row != kNullRow.value();
   const int query_len = s.query_start[b + 1] - s.query_start[b];
@@ -163,7 +170,7 @@ __device__ int row_of_token(const Shared& s, int rows, int t) {
   return low;
 }
 
-__device__ void derive_token(const PrepareParams& p, const StagedSlot& slot, const Shared& s, int t) {
+__device__ void derive_token(const PrepareParams& p, int32_t staged, const Shared& s, int t) {
   const StepView& v = p.view;
   const int b = row_of_token(s, v.padded_rows, t);
   const int row = b >= 0 ? s.table_row[b] : kNullRow.value();
@@ -171,7 +178,6 @@ __device__ void derive_token(const PrepareParams& p, const StagedSlot& slot, con
   int32_t token = 0, position = 0;
   if (live) {
     const RowState& state = p.row_state[row];
-    const int32_t staged = slot.tokens[t];
     token = staged == kTokenFromRowState ? state.last_token : staged;
     position = state.num_computed + t - s.query_start[b];
   }
@@ -193,6 +199,9 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   wait_for_previous();
   const uint64_t count = *p.step_count + 1;
   const StagedSlot slot = p.ring[(count - 1) % PrepareParams::kRingSlots];
+  Fetched fetched{};
+  if (tid < v.padded_rows) fetched.row = slot.rows[tid];
+  if (tid < v.padded_tokens) fetched.token = slot.tokens[tid];
   if (tid == 0) {
     header = *slot.header;
     error = static_cast<int>(header.sequence == count ? StepError::kNone : StepError::kSequenceGap);
@@ -205,11 +214,15 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
     apply_changes(p, slot, header.num_changes);
   }
   __syncthreads();
-  derive_query_start(p, slot, s);
+  derive_query_start(p, slot, fetched, s);
   if (tid == 0) writable(v.query_start)[0] = 0;
-  for (int b = tid; b < v.padded_rows; b += kThreads) derive_row(p, slot, s, b, &error);
+  for (int b = tid; b < v.padded_rows; b += kThreads) {
+    derive_row(p, b == tid ? fetched.row : slot.rows[b], s, b, &error);
+  }
   __syncthreads();
-  for (int t = tid; t < v.padded_tokens; t += kThreads) derive_token(p, slot, s, t);
+  for (int t = tid; t < v.padded_tokens; t += kThreads) {
+    derive_token(p, t == tid ? fetched.token : slot.tokens[t], s, t);
+  }
   if (!p.logits_all_tokens) {
     for (int b = tid; b < v.padded_rows; b += kThreads) {
       writable(v.logits_token)[b] = p.sample_row[b] ? s.query_start[b + 1] - 1 : -1;

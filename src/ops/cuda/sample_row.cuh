@@ -44,21 +44,21 @@ __device__ inline LogitStats shuffle_xor(const LogitStats& s, int offset) {
           __shfl_xor_sync(0xffffffffu, s.sum, offset), __shfl_xor_sync(0xffffffffu, s.nan, offset)};
 }
 
-// Of a whole row; the same in every thread. Eight independent loads at a time, of four logits each.
-__device__ inline LogitStats row_stats(const float* logits, int32_t n) {
+// Of part `part` of `parts` of a row; the same in every thread of the cta. Independent loads of four logits each.
+__device__ inline LogitStats row_stats(const float* logits, int32_t n, int part = 0, int parts = 1) {
   __shared__ LogitStats shared[32];
   LogitStats s{-INFINITY, INT32_MAX, 0.0f, 0};
-  const int tid = static_cast<int>(threadIdx.x);
+  const int tid = static_cast<int>(threadIdx.x), me = part * kSampleThreads + tid, all = parts * kSampleThreads;
   const int quads = reinterpret_cast<uintptr_t>(logits) % 16 == 0 ? n / 4 : 0;
-#pragma unroll 8
-  for (int i = tid; i < quads; i += kSampleThreads) {
+#pragma unroll 2
+  for (int i = me; i < quads; i += all) {
     const float4 v = reinterpret_cast<const float4*>(logits)[i];
     add_logit(s, v.x, 4 * i);
     add_logit(s, v.y, 4 * i + 1);
     add_logit(s, v.z, 4 * i + 2);
     add_logit(s, v.w, 4 * i + 3);
   }
-  for (int i = 4 * quads + tid; i < n; i += kSampleThreads) add_logit(s, logits[i], i);
+  for (int i = 4 * quads + me; i < n; i += all) add_logit(s, logits[i], i);
   for (int offset = 16; offset > 0; offset /= 2) s = merge(s, shuffle_xor(s, offset));
   __syncthreads();
   if (tid % 32 == 0) shared[tid / 32] = s;
