@@ -52,6 +52,8 @@ std::unique_ptr<engine::LoadedModel> load(const engine::LoadOptions& given, cons
   engine::LoadOptions options = given;
   if (isa.starts_with("cuda")) {
     options.device.name = test_device();
+    constexpr int64_t kCudaGranules = int64_t{8} << 20;  // blocks are guarded by 2 MiB there
+    options.kv_cache_bytes = std::max(options.kv_cache_bytes, kCudaGranules);
     options.batch_invariant = isa == "cuda-batch-invariant";
   } else if (isa.empty()) {
     unsetenv("BLOCKZERO_ISA");

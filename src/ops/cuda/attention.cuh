@@ -1,6 +1,6 @@
 // Paged attention of single tokens, grouped-query: decode steps, and prompts token by token.
 //
-// A cluster of ctas shares one (token, KV head, up to GT query heads). Positions are walked in runs of 16, run r by warp
+// A cluster of ctas shares one (token, KV head, up to GT query heads). Positions are walked in runs, run r by warp
 // r % (warps of the cluster): a split at absolute positions (PAD-9b at a given cluster size). Inside a warp, hd / 8 lanes
 // hold one position, so a warp reads 32 * 16 bytes of K and of V at once; every lane keeps its own maximum, sum and
 // output of the positions its group saw. They are merged at the end in a fixed order: lanes, warps, ctas.
@@ -16,7 +16,9 @@
 namespace bz::ops::cuda {
 
 inline constexpr int kAttentionWarps = 4;
-inline constexpr int kRun = 16;  // positions
+// Positions of a run: four for every group of lanes that holds one, at most 16.
+template <int HD>
+inline constexpr int kRun = HD <= 64 ? 16 : 8;
 
 // Eight elements of the cache as floats.
 template <DType T>
@@ -100,30 +102,44 @@ template <DType T, int HD, int GT>
 struct AttentionTile {
   static constexpr int kLanes = HD / 8;             // of one position
   static constexpr int kGroups = kWarp / kLanes;    // positions a warp holds at once
-  static constexpr int kRounds = (kRun + kGroups - 1) / kGroups;  // to cover a run
+  static constexpr int kRounds = (kRun<HD> + kGroups - 1) / kGroups;  // to cover a run
   static constexpr int kAtOnce = kRounds < 4 ? kRounds : 4;       // rounds whose loads are in flight together
 
   float q[GT][8];
   Softmax<GT> softmax;
 
-  // A run's positions [begin, end) of the block whose K and V pages start at k and v; `first` is the offset of the run's
-  // first position inside the block.
-  __device__ void run(const KvLayer& layer, const std::byte* k, const std::byte* v, int first, int begin, int end) {
+  KvVec<T> keys[kRounds], values[kRounds];
+
+  // Fetches positions [begin, end) of a run of the block whose K and V pages start at k and v; `first` is the offset of
+  // the run's first position inside the block. What does not count is not read (PAD-7).
+  __device__ void load(const KvLayer& layer, const std::byte* k, const std::byte* v, int first, int begin, int end) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int64_t dim_offset = lane % kLanes * 8 * kKvBytes<T>;
 #pragma unroll
+    for (int r = 0; r < kRounds; ++r) {
+      const int i = r * kGroups + lane / kLanes;
+      if (i < begin || i >= end) continue;
+      keys[r].load(k + (first + i) * layer.k.entry_bytes + dim_offset);
+      values[r].load(v + (first + i) * layer.v.entry_bytes + dim_offset);
+    }
+  }
+
+  // Takes positions [begin, end) of the run that was fetched into the softmax.
+  __device__ void absorb(int begin, int end) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
     for (int round0 = 0; round0 < kRounds; round0 += kAtOnce) {
-      KvVec<T> keys[kAtOnce], values[kAtOnce];
+      KvVec<T> some_keys[kAtOnce], some_values[kAtOnce];
       bool seen[kAtOnce];
 #pragma unroll
       for (int r = 0; r < kAtOnce; ++r) {
         const int i = (round0 + r) * kGroups + lane / kLanes;
-        seen[r] = i >= begin && i < end;  // what does not count is not read (PAD-7)
+        seen[r] = i >= begin && i < end;
         if (!seen[r]) continue;
-        keys[r].load(k + (first + i) * layer.k.entry_bytes + dim_offset);
-        values[r].load(v + (first + i) * layer.v.entry_bytes + dim_offset);
+        some_keys[r] = keys[round0 + r];
+        some_values[r] = values[round0 + r];
       }
-      absorb(keys, values, seen);
+      absorb(some_keys, some_values, seen);
     }
   }
 
@@ -236,6 +252,54 @@ struct Merged {
   }
 };
 
+// One warp's way through the runs of a row: run, run + stride, ... Runs are cut at block borders, so that one lookup
+// serves a run, whatever the block size.
+struct RunWalk {
+  kv::RowId row;
+  VisibleRange range;
+  int block_size, runs_per_block, run, stride;
+  int fresh_position;  // entries from here on are written by this step
+  // The run found.
+  bool found = false;
+  const std::byte *k, *v;  // the block's pages, at the KV head
+  int first;               // offset of the run in the block
+  int begin, end, fresh;   // positions of the run that count; from `fresh` on they are this step's
+
+  template <int HD>
+  __device__ void start(const AttentionParams& p, int batch_row, int token, int warp, int num_warps) {
+    const StepView& view = p.view;
+    row = kv::RowId(view.row_index[batch_row]);
+    range = visible_range(view, p.group, batch_row, token);
+    fresh_position = view.positions[view.query_start[batch_row]];
+    block_size = view.groups[p.group].view.block_size;
+    runs_per_block = (block_size + kRun<HD> - 1) / kRun<HD>;
+    stride = num_warps;
+    const int first_run = range.begin / block_size * runs_per_block + range.begin % block_size / kRun<HD>;
+    run = first_run / num_warps * num_warps + warp;
+    if (run < first_run) run += num_warps;
+  }
+
+  // Looks up run `run`, or the next one of this warp whose block is not null (PAD-7).
+  template <DType T, int HD>
+  __device__ bool find(const AttentionParams& p, int kv_head) {
+    const int64_t head_offset = static_cast<int64_t>(kv_head) * HD * kKvBytes<T>;
+    for (found = false;; run += stride) {
+      const int column = run / runs_per_block;
+      first = run % runs_per_block * kRun<HD>;
+      const int position = column * block_size + first;
+      if (position >= range.end) return false;
+      const kv::BlockId block = kv::block_at(p.view.groups[p.group].view, row, column);
+      if (block == kv::kNullBlock) continue;
+      k = p.layer.base + kv::page_offset(p.layer.k, block).value() + head_offset;
+      v = p.layer.base + kv::page_offset(p.layer.v, block).value() + head_offset;
+      begin = max(range.begin - position, 0);
+      end = min(min(range.end - position, block_size - first), kRun<HD>);
+      fresh = fresh_position - position;
+      return found = true;
+    }
+  }
+};
+
 // Grid: (cluster, KV heads * chunks of GT query heads, tokens).
 template <DType T, int HD, int GT>
 __global__ void __launch_bounds__(kAttentionWarps* kWarp)
@@ -252,44 +316,37 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
   const int first_head = kv_head * heads_per_kv + first_in_kv;
   const int num_heads = min(GT, heads_per_kv - first_in_kv);
   const int token = static_cast<int>(blockIdx.z);
-  let_next_start();
   if (cluster_size > 1) cluster_arrive();
-  wait_for_previous();
 
+  // Before the kernel before this one has finished: lengths and tables are prepare's, and so is everything in the cache
+  // but this step's own entries. So the first run's older positions are on their way while the queries are computed.
   Tile tile;
   tile.softmax.clear();
   const int batch_row = p.view.token_row[token];
   const int dim = lane % Tile::kLanes * 8;
-  if (row_is_live(p.view, batch_row)) {
+  const bool live = row_is_live(p.view, batch_row);
+  RunWalk walk;
+  if (live) {
+    walk.start<HD>(p, batch_row, token, rank * kAttentionWarps + warp, cluster_size * kAttentionWarps);
+    if (walk.find<T, HD>(p, kv_head)) tile.load(p.layer, walk.k, walk.v, walk.first, walk.begin, min(walk.end, walk.fresh));
+  }
+  wait_for_previous();
+  let_next_start();
+  if (live) {
 #pragma unroll
     for (int g = 0; g < GT; ++g) {
-      const float* q = p.q.row<float>(token) + (first_head + min(g, num_heads - 1)) * HD + dim;
+      const float4* q = reinterpret_cast<const float4*>(p.q.row<float>(token) + (first_head + min(g, num_heads - 1)) * HD + dim);
+      const float4 a = q[0], b = q[1];
+      const float f[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
-      for (int i = 0; i < 8; ++i) tile.q[g][i] = q[i] * (p.scale * kLog2e);
+      for (int i = 0; i < 8; ++i) tile.q[g][i] = f[i] * (p.scale * kLog2e);
     }
-    const kv::GroupView& view = p.view.groups[p.group].view;
-    const kv::RowId row(p.view.row_index[batch_row]);
-    const VisibleRange range = visible_range(p.view, p.group, batch_row, token);
-    const int64_t head_offset = static_cast<int64_t>(kv_head) * HD * kKvBytes<T>;
-    const int num_warps = cluster_size * kAttentionWarps;
-    const int bs = view.block_size;
-    // Runs are cut at block borders, so that one lookup serves a run, whatever the block size.
-    const int runs_per_block = (bs + kRun - 1) / kRun;
-    const int first_column = range.begin / bs;
-    const int first_run = first_column * runs_per_block + range.begin % bs / kRun;
-    int run = first_run / num_warps * num_warps + rank * kAttentionWarps + warp;
-    if (run < first_run) run += num_warps;
-    for (;; run += num_warps) {
-      const int column = run / runs_per_block;
-      const int first = run % runs_per_block * kRun;  // inside the block
-      const int position = column * bs + first;
-      if (position >= range.end) break;
-      const kv::BlockId block = kv::block_at(view, row, column);
-      if (block == kv::kNullBlock) continue;
-      const int begin = max(range.begin - position, 0);
-      const int end = min(min(range.end - position, bs - first), kRun);
-      tile.run(p.layer, p.layer.base + kv::page_offset(p.layer.k, block).value() + head_offset,
-               p.layer.base + kv::page_offset(p.layer.v, block).value() + head_offset, first, begin, end);
+    if (walk.found) tile.load(p.layer, walk.k, walk.v, walk.first, max(walk.begin, walk.fresh), walk.end);
+#pragma unroll 1
+    while (walk.found) {
+      tile.absorb(walk.begin, walk.end);
+      walk.run += walk.stride;
+      if (walk.find<T, HD>(p, kv_head)) tile.load(p.layer, walk.k, walk.v, walk.first, walk.begin, walk.end);
     }
   }
   tile.merge_lanes();

@@ -15,8 +15,8 @@ __device__ void zero_row(const TensorRef& out, int t) {
 
 template <DType T>
 __global__ void embed_kernel(const __grid_constant__ EmbedParams p) {
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const int t = static_cast<int>(blockIdx.x);
   if (t >= p.num_valid.get()) return zero_row(p.out, t);
   const int32_t id = p.token_ids[t];
@@ -34,8 +34,8 @@ __global__ void embed_kernel(const __grid_constant__ EmbedParams p) {
 
 __global__ void rms_norm_kernel(const __grid_constant__ RmsNormParams p) {
   __shared__ float shared[32];
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const int t = static_cast<int>(blockIdx.x);
   if (t >= p.num_valid.get()) return zero_row(p.out, t);
   const float* x = p.x.row<float>(t);
@@ -48,8 +48,8 @@ __global__ void rms_norm_kernel(const __grid_constant__ RmsNormParams p) {
 }
 
 __global__ void rope_table_kernel(const __grid_constant__ RopeTableParams p) {
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const int t = static_cast<int>(blockIdx.x);
   if (t >= p.num_valid.get()) return zero_row(p.cos_sin, t);
   const int half = p.cos_sin.cols / 2;
@@ -74,8 +74,8 @@ __device__ void rotate(float* head, const float* cos_sin, int i, int hd, RopeSty
 }
 
 __global__ void rope_store_kernel(const __grid_constant__ RopeStoreParams p) {
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const int t = static_cast<int>(blockIdx.x);
   if (t >= p.num_valid.get()) {
     zero_row(p.q, t);
@@ -105,8 +105,8 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreParams p) {
 }
 
 __global__ void silu_mul_kernel(const __grid_constant__ SiluMulParams p) {
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const int t = static_cast<int>(blockIdx.x);
   if (t >= p.num_valid.get()) return zero_row(p.out, t);
   for (int i = static_cast<int>(threadIdx.x); i < p.out.cols; i += kThreads) {
@@ -116,8 +116,8 @@ __global__ void silu_mul_kernel(const __grid_constant__ SiluMulParams p) {
 }
 
 __global__ void gather_rows_kernel(const __grid_constant__ GatherRowsParams p) {
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const int l = static_cast<int>(blockIdx.x);
   const int32_t source = p.index[l];
   if (source < 0) return zero_row(p.out, l);

@@ -29,7 +29,7 @@ bool prefer_mma(int32_t tokens, bool invariant) { return invariant || tokens > k
 
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant) {
   MmaConfig c;
-  c.tokens_per_cta = tokens > 16 ? 64 : 16;
+  c.tokens_per_cta = tokens > 64 ? 32 : 16;
   const int64_t token_tiles = (tokens + c.tokens_per_cta - 1) / c.tokens_per_cta;
   const int64_t ctas_unsplit = token_tiles * ((num_pairs + kPairsPerTile - 1) / kPairsPerTile);
   c.k_split = invariant || ctas_unsplit < num_sms ? 4 : 1;

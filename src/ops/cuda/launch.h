@@ -1,8 +1,8 @@
 // The one launch wrapper: every kernel is launched here, with its configuration checked and its errors named.
 //
 // Programmatic dependent launch: a kernel may start while the one before it finishes. Every kernel therefore calls
-// wait_for_previous() (device.cuh) before it touches anything that a kernel before it writes or reads, in every cta;
-// so the order of any two kernels of a stream is kept, through the ones between them.
+// wait_for_previous() (device.cuh) before it writes anything or reads what the kernel before it writes, and only then
+// let_next_start(): so the order of any two kernels of a stream is kept, through the ones between them.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -87,7 +87,7 @@ struct MatvecConfig {
   int32_t num_ctas = 1;        // along the weight rows
 };
 struct MmaConfig {
-  int32_t tokens_per_cta = 16;  // 16 or 64
+  int32_t tokens_per_cta = 16;  // 16 or 32
   int32_t k_split = 1;          // warps of a cta that share a tile's K: 1 or 4
 };
 inline constexpr int32_t kMaxOneK = 6 * 32 * 8;  // what matvec_one.cuh holds in registers

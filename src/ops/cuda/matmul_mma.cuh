@@ -226,7 +226,7 @@ struct MmaTile {
 };
 
 template <DType W, Epilogue E, int BT, int WK>
-__global__ void __launch_bounds__(kMmaThreads) matmul_mma_kernel(const __grid_constant__ LinearParams p) {
+__global__ void __launch_bounds__(kMmaThreads, 2) matmul_mma_kernel(const __grid_constant__ LinearParams p) {
   constexpr int WN = kMmaWarps / WK;
   extern __shared__ uint4 memory[];
   auto* chunks = reinterpret_cast<MmaChunk<BT>*>(memory);  // [2]
@@ -245,8 +245,8 @@ __global__ void __launch_bounds__(kMmaThreads) matmul_mma_kernel(const __grid_co
   Tile tile;
   typename Tile::Raw now0[Tile::kRuns], now1[Tile::kRuns], next0[Tile::kRuns], next1[Tile::kRuns];
   Tile::load(row0, row1, 0, wk, num_runs, now0, now1);  // weights depend on nothing
-  let_next_start();
   wait_for_previous();
+  let_next_start();
 
   const int num_valid = p.num_valid.get();
   const int first_token = static_cast<int>(blockIdx.y) * BT;
@@ -312,8 +312,8 @@ void launch_mma(device::Stream& stream, const char* op, const LinearParams& p, c
     if (config.k_split == 1) return launch_mma_as<W, 16, 1>(stream, op, p);
     return launch_mma_as<W, 16, 4>(stream, op, p);
   }
-  if (config.k_split == 1) return launch_mma_as<W, 64, 1>(stream, op, p);
-  return launch_mma_as<W, 64, 4>(stream, op, p);
+  if (config.k_split == 1) return launch_mma_as<W, 32, 1>(stream, op, p);
+  return launch_mma_as<W, 32, 4>(stream, op, p);
 }
 
 }  // namespace bz::ops::cuda

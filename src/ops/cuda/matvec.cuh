@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(kMatvecThreads) matvec_kernel(const __grid_con
     now.load(w0, w1, 0, num_units);
   };
   begin_pair();
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const int num_valid = p.num_valid.get();
   const int first_token = static_cast<int>(blockIdx.y) * TOK;
   stage_x<TOK>(p, first_token, num_valid, x, scale);

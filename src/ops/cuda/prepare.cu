@@ -195,8 +195,8 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   __shared__ StagedHeader header;
   __shared__ int error;
   const int tid = static_cast<int>(threadIdx.x);
-  let_next_start();
   wait_for_previous();
+  let_next_start();
   const uint64_t count = *p.step_count + 1;
   const StagedSlot slot = p.ring[(count - 1) % PrepareParams::kRingSlots];
   Fetched fetched{};
