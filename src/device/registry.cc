@@ -29,7 +29,8 @@ Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
 #if defined(BZ_CUDA)
     return cuda::create_cuda_device(index);
 #else
-    return invalid_argument("--device {}: this build has no CUDA (nvcc was not found); use cpu", options.name);
+    return invalid_argument("--device {}: this build has no CUDA; use cpu, or a build made by ./dev build cuda",
+                            options.name);
 #endif
   }
   return invalid_argument("--device {}: no such device; use cpu or cuda:N", options.name);

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "base/log.h"
 #include "models/llama.h"
 
 namespace bz::engine {
@@ -98,6 +99,9 @@ Status LoadedModel::start(const Progress& progress) {
     if (progress) progress(line);
   };
   const LoadOptions& o = plan_.options;
+  // An option that does nothing here is said, not ignored.
+  if (on_cpu(o) && o.batch_invariant) log::warn("--batch-invariant changes nothing on the CPU: it is always so there");
+  if (!on_cpu(o) && o.device.num_threads != 0) log::warn("--threads changes nothing on {}", o.device.name);
   PhaseClock clock;
   BZ_ASSIGN(tokenizer_, formats::load_tokenizer(*plan_.file));
   say(fmt::format("tokenizer: {} tokens in {:.3f} s", tokenizer_->vocab_size(), clock.lap()));

@@ -111,6 +111,11 @@ Result<const float*> Llama::vector(const formats::GgufFile& file, const std::str
 
 Status Llama::bind(const formats::GgufFile& file, const ops::OpTable& ops, const WeightStore* store) {
   store_ = store;
+  if (!ops.supports_heads(config_.num_heads, config_.num_kv_heads, config_.head_dim)) {
+    return invalid_argument(
+        "{}: {} query heads over {} KV heads of {} elements are not supported by the {} kernels yet", file.name(),
+        config_.num_heads, config_.num_kv_heads, config_.head_dim, ops.isa);
+  }
   BZ_ASSIGN(embedding_, weight(file, "token_embd.weight", ops));
   output_ = embedding_;
   if (!config_.tie_embeddings) {

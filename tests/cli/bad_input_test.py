@@ -111,6 +111,21 @@ class BadInput(unittest.TestCase):
         tiny.shapes["blk.0.attn_q.weight"] = [64, 32]
         self.refused_by_all(self.write("shape.gguf", tiny.bytes()), "blk.0.attn_q.weight")
 
+    def test_heads_that_the_kernels_do_not_have(self):
+        for heads, kv_heads, head_dim in ((1, 1, 512), (32, 1, 16)):
+            tiny = TinyLlama()
+            tiny.metadata |= {"llama.attention.head_count": heads, "llama.attention.head_count_kv": kv_heads,
+                              "llama.attention.key_length": head_dim, "llama.attention.value_length": head_dim,
+                              "llama.rope.dimension_count": head_dim}
+            for i in range(2):
+                p = f"blk.{i}."
+                tiny.shapes |= {p + "attn_q.weight": [64, heads * head_dim], p + "attn_k.weight": [64, kv_heads * head_dim],
+                                p + "attn_v.weight": [64, kv_heads * head_dim], p + "attn_output.weight": [heads * head_dim, 64]}
+            path = self.write("heads.gguf", tiny.bytes())
+            for command in (["run", path, "-p", "ab"], ["serve", path, "--port", "0"]):
+                with self.subTest(command[0]):
+                    self.refused(*command, says=["heads.gguf", f"{heads} query heads", f"{head_dim} elements"])
+
     def test_options(self):
         m = self.good
         self.refused("run", m, "-p", "ab", "--threads", "-1", says=["--threads"])

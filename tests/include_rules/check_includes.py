@@ -26,7 +26,7 @@ ALLOWED = {
 BACKENDS = {
     "device/cpu/": ["device/cpu/", "device/registry.cc", "ops/cpu/"],
     "device/cuda/": ["device/cuda/", "device/registry.cc", "ops/cuda/", "dist/"],
-    "ops/cpu/": ["ops/cpu/", "ops/op_table.cc", "ops/cuda/checks.cc"],  # the shape checks are of both
+    "ops/cpu/": ["ops/cpu/", "ops/op_table.cc"],
     "ops/cuda/": ["ops/cuda/", "ops/op_table.cc"],
 }
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cub/|nccl|cooperative_groups|driver_types|nvToolsExt)")

@@ -3,7 +3,7 @@
 #include "device/cpu/cpu_stream.h"
 #include "ops/cpu/dequantize.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/shape_checks.h"
+#include "ops/shape_checks.h"
 
 namespace bz::ops::cpu {
 namespace {
@@ -32,6 +32,7 @@ constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul"
     .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                        \
     .matmul_scratch_bytes = ns::matmul_scratch_bytes, .attention_scratch_bytes = ns::attention_scratch_bytes,       \
     .sample_scratch_bytes = ns::sample_scratch_bytes, .supports_weight = supports_weight,                           \
+    .supports_heads = supports_heads,                                                                               \
   }
 
 const OpTable kReference = BZ_TABLE_("reference", reference);

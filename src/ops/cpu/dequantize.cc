@@ -48,18 +48,6 @@ void blocks(const std::byte* row, int64_t begin, int64_t count, int64_t block_by
 
 }  // namespace
 
-bool supports_weight(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ8_0: return true;
-    default: return false;
-  }
-}
-
 void dequantize(DType dtype, const std::byte* row, int64_t begin, int64_t count, float* out) {
   const int64_t block_bytes = dtype_info(dtype).block_bytes;
   switch (dtype) {

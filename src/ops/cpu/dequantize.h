@@ -9,12 +9,9 @@
 
 namespace bz::ops::cpu {
 
-// Weight types that matmul and embed can read. A new one needs a case in dequantize() and, to be fast, in
-// weight_blocks.h.
-bool supports_weight(DType dtype);
-
-// out[0..count) = elements [begin, begin + count) of the row that starts at `row`.
-// REQUIRES: supports_weight(dtype); begin and count are multiples of the type's block_elems.
+// out[0..count) = elements [begin, begin + count) of the row that starts at `row`. A new type needs a case here, in
+// supports_weight() and, to be fast, in weight_blocks.h.
+// REQUIRES: supports_weight(dtype) (ops/shape_checks.h); begin and count are multiples of the type's block_elems.
 void dequantize(DType dtype, const std::byte* row, int64_t begin, int64_t count, float* out);
 
 }  // namespace bz::ops::cpu

@@ -10,7 +10,6 @@
 
 namespace bz::ops::cpu {
 
-inline bool supports_kv(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32; }
 inline int32_t kv_element_bytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
 inline void store_kv(DType dtype, std::byte* dst, const float* src, int32_t n) {

@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/params.h"
+#include "ops/shape_checks.h"
 
 namespace bz::ops::cpu {
-
-inline constexpr int kMaxHeadDim = 256;
-inline constexpr int kMaxHeadsPerKv = 16;
 
 // [begin, end); empty for a token that sees nothing.
 struct VisibleRange {

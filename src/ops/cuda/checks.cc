@@ -1,7 +1,7 @@
 #include "ops/cuda/checks.h"
 
 #include "base/check.h"
-#include "ops/cpu/shape_checks.h"
+#include "ops/shape_checks.h"
 
 namespace bz::ops::cuda {
 namespace {
@@ -16,16 +16,9 @@ void check_weight(const Weight& w) {
 
 }  // namespace
 
-bool supports_weight(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ8_0: return true;
-    default: return false;
-  }
+bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim) {
+  const bool compiled = head_dim == 16 || head_dim == 32 || head_dim == 64 || head_dim == 128;
+  return compiled && ops::supports_heads(num_heads, num_kv_heads, head_dim);
 }
 
 void check(const PrepareParams& p) {
@@ -34,20 +27,19 @@ void check(const PrepareParams& p) {
   BZ_CHECK_EQ(p.view.padded_logits, p.logits_all_tokens ? p.view.padded_tokens : p.view.padded_rows);
 }
 void check(const EmbedParams& p) {
-  cpu::check(p);
+  ops::check(p);
   check_weight(p.weight);
 }
-void check(const RmsNormParams& p) { cpu::check(p); }
+void check(const RmsNormParams& p) { ops::check(p); }
 void check(const MatmulParams& p) {
-  cpu::check(p);
+  ops::check(p);
   for (int i = 0; i < p.num_parts; ++i) check_weight(p.parts[i].weight);
 }
-void check(const RopeTableParams& p) { cpu::check(p); }
-void check(const RopeStoreParams& p) { cpu::check(p); }
+void check(const RopeTableParams& p) { ops::check(p); }
+void check(const RopeStoreParams& p) { ops::check(p); }
 void check(const AttentionParams& p) {
-  cpu::check(p);
-  const int32_t hd = p.layer.head_dim;
-  BZ_CHECK_MSG(hd == 16 || hd == 32 || hd == 64 || hd == 128, "head dimension {}: CUDA attention has 16, 32, 64, 128", hd);
+  ops::check(p);
+  BZ_CHECK(supports_heads(p.num_heads, p.layer.num_kv_heads, p.layer.head_dim));
   BZ_CHECK_EQ(p.layer.k.entry_bytes % 16, 0);
   BZ_CHECK_EQ(p.layer.v.entry_bytes % 16, 0);
 }
@@ -60,7 +52,7 @@ void check(const NormQkvParams& p) {
   RopeStoreParams r{};
   r.q = p.q_out, r.cos_sin = p.cos_sin, r.layer = p.layer;
   r.k = r.v = TensorRef{p.q_out.data, DType::kF32, p.x.rows, p.layer.num_kv_heads * p.layer.head_dim, int64_t{1} << 30};
-  cpu::check(r);
+  ops::check(r);
   for (const Weight& w : {p.k, p.v}) {
     check_weight(w);
     BZ_CHECK_EQ(w.n, r.k.cols);
@@ -77,8 +69,8 @@ void check(const NormGateUpParams& p) {
   check(m);
   BZ_CHECK(p.gate.dtype == p.up.dtype);
 }
-void check(const SiluMulParams& p) { cpu::check(p); }
-void check(const GatherRowsParams& p) { cpu::check(p); }
-void check(const SampleParams& p) { cpu::check(p); }
+void check(const SiluMulParams& p) { ops::check(p); }
+void check(const GatherRowsParams& p) { ops::check(p); }
+void check(const SampleParams& p) { ops::check(p); }
 
 }  // namespace bz::ops::cuda

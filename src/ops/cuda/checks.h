@@ -1,11 +1,12 @@
-// What the CUDA kernels require beyond the shapes that every backend checks (ops/cpu/shape_checks.h).
+// What the CUDA kernels require beyond the shapes that every backend checks (ops/shape_checks.h).
 #pragma once
 
 #include "ops/params.h"
 
 namespace bz::ops::cuda {
 
-bool supports_weight(DType dtype);
+// Of the heads that every backend can have, those that attention is compiled for here.
+bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim);
 
 void check(const PrepareParams& p);
 void check(const EmbedParams& p);

@@ -26,6 +26,7 @@ constexpr OpTable kDefault = {
     .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
     .sample_scratch_bytes = sample_scratch_bytes,
     .supports_weight = supports_weight,
+    .supports_heads = supports_heads,
 };
 
 constexpr OpTable batch_invariant_table() {

@@ -1,10 +1,8 @@
-#include "ops/cpu/shape_checks.h"
+#include "ops/shape_checks.h"
 
-#include "ops/cpu/dequantize.h"
-#include "ops/cpu/kv_element.h"
-#include "ops/cpu/visible.h"
+#include "base/check.h"
 
-namespace bz::ops::cpu {
+namespace bz::ops {
 namespace {
 
 // A readable f32 matrix [rows, cols].
@@ -30,12 +28,31 @@ void check_layer(const KvLayer& layer) {
   BZ_CHECK_GT(layer.num_kv_heads, 0);
   BZ_CHECK_GT(layer.head_dim, 0);
   BZ_CHECK_LE(layer.head_dim, kMaxHeadDim);
-  const int64_t bytes = int64_t{layer.num_kv_heads} * layer.head_dim * kv_element_bytes(layer.dtype);
+  const int64_t bytes = row_bytes(layer.dtype, int64_t{layer.num_kv_heads} * layer.head_dim);
   BZ_CHECK_GE(layer.k.entry_bytes, bytes);
   BZ_CHECK_GE(layer.v.entry_bytes, bytes);
 }
 
 }  // namespace
+
+bool supports_weight(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ8_0: return true;
+    default: return false;
+  }
+}
+
+bool supports_kv(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32; }
+
+bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim) {
+  return head_dim > 0 && head_dim <= kMaxHeadDim && head_dim % 2 == 0 && num_heads % num_kv_heads == 0 &&
+         num_heads / num_kv_heads <= kMaxHeadsPerKv;
+}
 
 void check(const EmbedParams& p) {
   check_f32(p.out, p.out.rows, p.out.cols);
@@ -98,4 +115,4 @@ void check(const GatherRowsParams& p) {
 
 void check(const SampleParams& p) { check_f32(p.logits, p.view.padded_rows, p.logits.cols); }
 
-}  // namespace bz::ops::cpu
+}  // namespace bz::ops
