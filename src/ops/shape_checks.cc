@@ -54,18 +54,18 @@ bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim) {
          num_heads / num_kv_heads <= kMaxHeadsPerKv;
 }
 
-void check(const EmbedParams& p) {
+void check_shapes(const EmbedParams& p) {
   check_f32(p.out, p.out.rows, p.out.cols);
   check_weight(p.weight, p.out.cols);
 }
 
-void check(const RmsNormParams& p) {
+void check_shapes(const RmsNormParams& p) {
   check_f32(p.x, p.x.rows, p.x.cols);
   check_f32(p.out, p.x.rows, p.x.cols);
   BZ_CHECK(p.weight != nullptr);
 }
 
-void check(const MatmulParams& p) {
+void check_shapes(const MatmulParams& p) {
   check_f32(p.x, p.x.rows, p.x.cols);
   BZ_CHECK_GE(p.num_parts, 1);
   BZ_CHECK_LE(p.num_parts, MatmulParams::kMaxParts);
@@ -75,12 +75,12 @@ void check(const MatmulParams& p) {
   }
 }
 
-void check(const RopeTableParams& p) {
+void check_shapes(const RopeTableParams& p) {
   check_f32(p.cos_sin, p.cos_sin.rows, p.cos_sin.cols);
   BZ_CHECK_EQ(p.cos_sin.cols % 2, 0);
 }
 
-void check(const RopeStoreParams& p) {
+void check_shapes(const RopeStoreParams& p) {
   check_layer(p.layer);
   BZ_CHECK_EQ(p.layer.head_dim % 2, 0);
   BZ_CHECK_EQ(p.q.cols % p.layer.head_dim, 0);
@@ -90,7 +90,7 @@ void check(const RopeStoreParams& p) {
   check_f32(p.cos_sin, p.q.rows, p.layer.head_dim);
 }
 
-void check(const AttentionParams& p) {
+void check_shapes(const AttentionParams& p) {
   check_layer(p.layer);
   BZ_CHECK_EQ(p.num_heads % p.layer.num_kv_heads, 0);
   BZ_CHECK_LE(p.num_heads / p.layer.num_kv_heads, kMaxHeadsPerKv);
@@ -102,17 +102,17 @@ void check(const AttentionParams& p) {
   BZ_CHECK_EQ(p.view.groups[p.group].view.block_size, p.layer.v.block_size);
 }
 
-void check(const SiluMulParams& p) {
+void check_shapes(const SiluMulParams& p) {
   check_f32(p.gate, p.gate.rows, p.gate.cols);
   check_f32(p.up, p.gate.rows, p.gate.cols);
   check_f32(p.out, p.gate.rows, p.gate.cols);
 }
 
-void check(const GatherRowsParams& p) {
+void check_shapes(const GatherRowsParams& p) {
   check_f32(p.x, p.x.rows, p.x.cols);
   check_f32(p.out, p.out.rows, p.x.cols);
 }
 
-void check(const SampleParams& p) { check_f32(p.logits, p.view.padded_rows, p.logits.cols); }
+void check_shapes(const SampleParams& p) { check_f32(p.logits, p.view.padded_rows, p.logits.cols); }
 
 }  // namespace bz::ops

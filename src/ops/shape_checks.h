@@ -15,14 +15,14 @@ bool supports_kv(DType dtype);
 // Heads that attention can have on every backend: REQUIRES num_kv_heads >= 1.
 bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim);
 
-void check(const EmbedParams& p);
-void check(const RmsNormParams& p);
-void check(const MatmulParams& p);
-void check(const RopeTableParams& p);
-void check(const RopeStoreParams& p);
-void check(const AttentionParams& p);
-void check(const SiluMulParams& p);
-void check(const GatherRowsParams& p);
-void check(const SampleParams& p);
+void check_shapes(const EmbedParams& p);
+void check_shapes(const RmsNormParams& p);
+void check_shapes(const MatmulParams& p);
+void check_shapes(const RopeTableParams& p);
+void check_shapes(const RopeStoreParams& p);
+void check_shapes(const AttentionParams& p);
+void check_shapes(const SiluMulParams& p);
+void check_shapes(const GatherRowsParams& p);
+void check_shapes(const SampleParams& p);
 
 }  // namespace bz::ops

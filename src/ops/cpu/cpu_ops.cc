@@ -11,7 +11,7 @@ namespace {
 // The launch wrapper of every op: checks shapes, then enqueues.
 template <const char* Name, class Params, void (*Kernel)(const Params&, Worker&)>
 void launch(device::Stream& stream, const Params& params) {
-  check(params);
+  check_shapes(params);
   device::cpu::enqueue(stream, Name, params, Kernel);
 }
 

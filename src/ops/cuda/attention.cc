@@ -1,6 +1,6 @@
 // The launcher of attention: shapes checked, the instance chosen.
-#include "base/check.h"
 #include "ops/cuda/attention.h"
+#include "base/check.h"
 #include "ops/cuda/checks.h"
 #include "ops/cuda/kernels.h"
 

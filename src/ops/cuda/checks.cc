@@ -27,18 +27,18 @@ void check(const PrepareParams& p) {
   BZ_CHECK_EQ(p.view.padded_logits, p.logits_all_tokens ? p.view.padded_tokens : p.view.padded_rows);
 }
 void check(const EmbedParams& p) {
-  ops::check(p);
+  check_shapes(p);
   check_weight(p.weight);
 }
-void check(const RmsNormParams& p) { ops::check(p); }
+void check(const RmsNormParams& p) { check_shapes(p); }
 void check(const MatmulParams& p) {
-  ops::check(p);
+  check_shapes(p);
   for (int i = 0; i < p.num_parts; ++i) check_weight(p.parts[i].weight);
 }
-void check(const RopeTableParams& p) { ops::check(p); }
-void check(const RopeStoreParams& p) { ops::check(p); }
+void check(const RopeTableParams& p) { check_shapes(p); }
+void check(const RopeStoreParams& p) { check_shapes(p); }
 void check(const AttentionParams& p) {
-  ops::check(p);
+  check_shapes(p);
   BZ_CHECK(supports_heads(p.num_heads, p.layer.num_kv_heads, p.layer.head_dim));
   BZ_CHECK_EQ(p.layer.k.entry_bytes % 16, 0);
   BZ_CHECK_EQ(p.layer.v.entry_bytes % 16, 0);
@@ -52,7 +52,7 @@ void check(const NormQkvParams& p) {
   RopeStoreParams r{};
   r.q = p.q_out, r.cos_sin = p.cos_sin, r.layer = p.layer;
   r.k = r.v = TensorRef{p.q_out.data, DType::kF32, p.x.rows, p.layer.num_kv_heads * p.layer.head_dim, int64_t{1} << 30};
-  ops::check(r);
+  check_shapes(r);
   for (const Weight& w : {p.k, p.v}) {
     check_weight(w);
     BZ_CHECK_EQ(w.n, r.k.cols);
@@ -69,8 +69,8 @@ void check(const NormGateUpParams& p) {
   check(m);
   BZ_CHECK(p.gate.dtype == p.up.dtype);
 }
-void check(const SiluMulParams& p) { ops::check(p); }
-void check(const GatherRowsParams& p) { ops::check(p); }
-void check(const SampleParams& p) { ops::check(p); }
+void check(const SiluMulParams& p) { check_shapes(p); }
+void check(const GatherRowsParams& p) { check_shapes(p); }
+void check(const SampleParams& p) { check_shapes(p); }
 
 }  // namespace bz::ops::cuda

@@ -2,6 +2,7 @@
 
 #include "ops/cuda/checks.h"
 #include "ops/cuda/kernels.h"
+#include "ops/shape_checks.h"
 
 namespace bz::ops::cuda {
 

@@ -7,11 +7,11 @@
 namespace bz::ops::cuda {
 namespace {
 
-constexpr int32_t kPairsPerCta = 4;               // one a warp (matvec.cuh)
-constexpr int32_t kCtasPerSm = 8;                 // more pairs than this many ctas hold are walked in a loop
-constexpr int32_t kMatvecTokens = 8;          // more: the tensor cores
-constexpr int32_t kPairsPerTile = 64;         // of a cta whose warps do not share K (matmul_mma.cuh)
-constexpr int64_t kMaxSharedBytes = 160 * 1024;   // of x
+constexpr int32_t kPairsPerCta = 4;              // one a warp (matvec.cuh)
+constexpr int32_t kCtasPerSm = 8;                // more pairs than this many ctas hold are walked in a loop
+constexpr int32_t kMatvecTokens = 8;             // more: the tensor cores
+constexpr int32_t kPairsPerTile = 64;            // of a cta whose warps do not share K (matmul_mma.cuh)
+constexpr int64_t kMaxSharedBytes = 160 * 1024;  // of x
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // The launchers of matrix products: parameters in, a Linear out, the kernel chosen by heuristics.cc.
+#include "ops/cuda/linear.h"
 #include "base/check.h"
 #include "ops/cuda/checks.h"
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/linear.h"
 
 namespace bz::ops::cuda {
 
