@@ -12,10 +12,10 @@
 
 namespace {
 
-#define OK(call)                                                                                         \
-  do {                                                                                                   \
-    const cudaError_t e = (call);                                                                        \
-    if (e != cudaSuccess) std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e)), std::exit(1);  \
+#define OK(call)                                                                                        \
+  do {                                                                                                  \
+    const cudaError_t e = (call);                                                                       \
+    if (e != cudaSuccess) std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e)), std::exit(1); \
   } while (0)
 
 __global__ void copy_kernel(const float4* from, float4* to, size_t n) {
@@ -140,10 +140,17 @@ int main() {
   double read = 0;
   for (const int per_sm : {2, 4, 8, 16}) {
     for (const int cta : {256, 512}) {
-      read = std::max(read, kBytes / time_us([&] { launch(read_kernel, 132 * per_sm, cta, false, static_cast<const float4*>(a), p, kQuads); }, 7) / 1e6);
+      read = std::max(
+          read,
+          kBytes /
+              time_us([&] { launch(read_kernel, 132 * per_sm, cta, false, static_cast<const float4*>(a), p, kQuads); },
+                      7) /
+              1e6);
     }
   }
-  const double copy = 2 * kBytes / time_us([&] { launch(copy_kernel, 132 * 16, 512, false, static_cast<const float4*>(a), b, kQuads); }, 7) / 1e6;
+  const double copy =
+      2 * kBytes /
+      time_us([&] { launch(copy_kernel, 132 * 16, 512, false, static_cast<const float4*>(a), b, kQuads); }, 7) / 1e6;
   const double write = kBytes / time_us([&] { launch(write_kernel, 132 * 16, 512, false, b, kQuads, 2.5f); }, 7) / 1e6;
   const double plain = node_us([&] { launch(empty_kernel, 1, 32, false, 0); });
   const double wide = node_us([&] { launch(empty_kernel, 132, 128, false, 0); });
@@ -162,7 +169,8 @@ int main() {
     host.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() * 1e6);
   }
   std::printf(
-      "{\"bench\": \"B0\", \"gpu\": \"%s\", \"read_TBs\": %.3f, \"copy_TBs\": %.3f, \"write_TBs\": %.3f, \"node_us\": %.3f, "
+      "{\"bench\": \"B0\", \"gpu\": \"%s\", \"read_TBs\": %.3f, \"copy_TBs\": %.3f, \"write_TBs\": %.3f, \"node_us\": "
+      "%.3f, "
       "\"node_132_us\": %.3f, \"node_pdl_us\": %.3f, \"node_pdl_large_params_us\": %.3f, \"dependent_node_us\": %.3f, "
       "\"dependent_node_pdl_us\": %.3f, \"graph_launch_160_host_us\": %.2f}\n",
       prop.name, read, copy, write, plain, wide, pdl, large, dependent, dependent_pdl, median(host));

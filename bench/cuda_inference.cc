@@ -50,7 +50,9 @@ Run run_once(engine::LoadedModel& model, int rows, int prompt, int new_tokens, u
     for (const auto& s : sinks) n += s->tokens;
     return n;
   };
-  const auto all_started = [&] { return std::all_of(sinks.begin(), sinks.end(), [](auto& s) { return s->tokens > 0; }); };
+  const auto all_started = [&] {
+    return std::all_of(sinks.begin(), sinks.end(), [](auto& s) { return s->tokens > 0; });
+  };
   const auto start = Clock::now();
   while (!all_started() && core.step()) {
   }
@@ -81,7 +83,8 @@ int main(int argc, char** argv) {
   o.max_model_len = prompt + new_tokens + 1;
   o.kv_cache_bytes = int64_t{rows} * (prompt + new_tokens + 257) * 30 * 2 * 3 * 64 * 2 + (int64_t{64} << 20);
   const auto start = Clock::now();
-  auto model = engine::LoadedModel::load(o, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  auto model =
+      engine::LoadedModel::load(o, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
   if (!model.ok()) return std::fprintf(stderr, "%s\n", model.status().message().c_str()), model.status().exit_code();
   (*model)->core().warm_up();
   const double ready = std::chrono::duration<double>(Clock::now() - start).count();

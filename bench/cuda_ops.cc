@@ -1,5 +1,5 @@
-// What each op of a Llama step costs inside a graph: a chain of the same op, its inputs hot as in a step; the weights of
-// consecutive nodes are different ones, so that they come from memory. Prints one JSON object a shape.
+// What each op of a Llama step costs inside a graph: a chain of the same op, its inputs hot as in a step; the weights
+// of consecutive nodes are different ones, so that they come from memory. Prints one JSON object a shape.
 //
 //   cuda_ops [tokens ...]        SmolLM2's shapes, Q4_1 weights, Q8_0 embedding
 #include <algorithm>
@@ -75,7 +75,8 @@ void run(Bench& b, int32_t tokens) {
   const ops::OpTable& ops = b.ops;
   const auto n = static_cast<size_t>(tokens);
   std::vector<kv::BlockId> table(static_cast<size_t>(tokens + 1) * kColumns, kv::BlockId(0u));
-  std::vector<int32_t> width(n + 1, 0), first(n + 1, 0), zeros(n, 0), iota(n), row_index(n), seq(n, kContext), start(n + 1);
+  std::vector<int32_t> width(n + 1, 0), first(n + 1, 0), zeros(n, 0), iota(n), row_index(n), seq(n, kContext),
+      start(n + 1);
   std::vector<kv::SlotId> slots(n);
   for (int32_t r = 0; r < tokens; ++r) {
     width[static_cast<size_t>(r) + 1] = kColumns;
@@ -133,9 +134,7 @@ void run(Bench& b, int32_t tokens) {
   const auto attention = [&](int i) {
     ops.attention(s, {q, attn, kHeads, 0.125f, 0, layers[static_cast<size_t>(i)], v, nullptr, 0});
   };
-  const auto o = [&](int i) {
-    ops.matmul(s, {attn, {{w[static_cast<size_t>(i)].o, x}}, 1, 0, nullptr, 0, valid});
-  };
+  const auto o = [&](int i) { ops.matmul(s, {attn, {{w[static_cast<size_t>(i)].o, x}}, 1, 0, nullptr, 0, valid}); };
   const auto gate_up = [&](int i) {
     const Layer& l = w[static_cast<size_t>(i)];
     ops.norm_gate_up(s, {x, norm, 1e-5f, l.gate, l.up, gate, valid});
@@ -144,12 +143,13 @@ void run(Bench& b, int32_t tokens) {
     ops.matmul(s, {gate, {{w[static_cast<size_t>(i)].down, x}}, 1, 0, nullptr, 0, valid});
   };
   const double layer_us = b.node_us(kLayers, [&](int i) { qkv(i), attention(i), o(i), gate_up(i), down(i); });
-  std::printf("{\"tokens\": %d, \"context\": %d, \"norm_qkv_us\": %.2f, \"attention_us\": %.2f, \"o_us\": %.2f, "
-              "\"norm_gate_up_us\": %.2f, \"down_us\": %.2f, \"layer_us\": %.2f, \"rms_norm_us\": %.2f, \"head_us\": %.2f}\n",
-              tokens, kContext, b.node_us(kLayers, qkv), b.node_us(kLayers, attention), b.node_us(kLayers, o),
-              b.node_us(kLayers, gate_up), b.node_us(kLayers, down), layer_us,
-              b.node_us(60, [&](int) { ops.rms_norm(s, {x, norm, last, 1e-5f, valid}); }),
-              b.node_us(6, [&](int) { ops.matmul(s, {last, {{head, logits}}, 1, 0, nullptr, 0, valid}); }));
+  std::printf(
+      "{\"tokens\": %d, \"context\": %d, \"norm_qkv_us\": %.2f, \"attention_us\": %.2f, \"o_us\": %.2f, "
+      "\"norm_gate_up_us\": %.2f, \"down_us\": %.2f, \"layer_us\": %.2f, \"rms_norm_us\": %.2f, \"head_us\": %.2f}\n",
+      tokens, kContext, b.node_us(kLayers, qkv), b.node_us(kLayers, attention), b.node_us(kLayers, o),
+      b.node_us(kLayers, gate_up), b.node_us(kLayers, down), layer_us,
+      b.node_us(60, [&](int) { ops.rms_norm(s, {x, norm, last, 1e-5f, valid}); }),
+      b.node_us(6, [&](int) { ops.matmul(s, {last, {{head, logits}}, 1, 0, nullptr, 0, valid}); }));
 }
 
 }  // namespace

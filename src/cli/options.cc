@@ -56,7 +56,8 @@ void add_engine_options(CLI::App& command, EngineOptions& o) {
       ->capture_default_str();
   command.add_option("--null-guard", o.null_guard, "block 0: read-only, hard (not even readable) or off")
       ->capture_default_str();
-  command.add_option("--kv-cache-dtype", o.kv_dtype, "f16, bf16, f32, or auto: f16 on the CPU, bf16 on CUDA")->capture_default_str();
+  command.add_option("--kv-cache-dtype", o.kv_dtype, "f16, bf16, f32, or auto: f16 on the CPU, bf16 on CUDA")
+      ->capture_default_str();
   command.add_option("--kv-cache-bytes", o.kv_cache_bytes, "size of the cache, for example 512M; default 512M");
   command.add_option("--block-size", o.load.block_size, "tokens in a block; default: pages of at least 32 KiB");
   command.add_option("--max-num-seqs", o.load.max_num_seqs, "most requests in one step; default 32");

@@ -43,7 +43,8 @@ TEST_F(Elementwise, EmbedOfEveryType) {
 TEST_F(Elementwise, RmsNorm) {
   const ops::RmsNormParams p{ops::tensor_f32(input(576), kRows, 576), twin->floats(576), output(576), 1e-5f, valid};
   ops::RmsNormParams d = p;
-  d.x = twin->there(p.x), d.weight = twin->there(p.weight), d.out = twin->there(p.out), d.num_valid = twin->there(valid);
+  d.x = twin->there(p.x), d.weight = twin->there(p.weight), d.out = twin->there(p.out),
+  d.num_valid = twin->there(valid);
   twin->run([&](device::Stream& s) { cpu_ops().rms_norm(s, p); }, [&](device::Stream& s) { cuda_ops().rms_norm(s, d); },
             "rms_norm");
 }

@@ -58,14 +58,17 @@ void child(NullGuard guard, int64_t slot) {
 
 constexpr const char* kNamed = "step 42.*cudaErrorIllegalAddress|cudaErrorIllegalAddress step 42";
 
-TEST_F(GuardFault, BlockZeroReadOnly) { EXPECT_EXIT(child(NullGuard::kReadOnly, 0), testing::ExitedWithCode(1), kNamed); }
+TEST_F(GuardFault, BlockZeroReadOnly) {
+  EXPECT_EXIT(child(NullGuard::kReadOnly, 0), testing::ExitedWithCode(1), kNamed);
+}
 TEST_F(GuardFault, BlockZeroHard) { EXPECT_EXIT(child(NullGuard::kHard, 63), testing::ExitedWithCode(1), kNamed); }
 TEST_F(GuardFault, SlotMinusOneBlock) {
   EXPECT_EXIT(child(NullGuard::kReadOnly, -64), testing::ExitedWithCode(1), kNamed);
 }
 TEST_F(GuardFault, PastTheEnd) {
   // The first block whose slab lies wholly behind the last granule.
-  EXPECT_EXIT(child(NullGuard::kReadOnly, (kBlocks + (2 << 20) / kStride + 1) * 64), testing::ExitedWithCode(1), kNamed);
+  EXPECT_EXIT(child(NullGuard::kReadOnly, (kBlocks + (2 << 20) / kStride + 1) * 64), testing::ExitedWithCode(1),
+              kNamed);
 }
 TEST_F(GuardFault, OffLetsItHappen) {
   EXPECT_EXIT(child(NullGuard::kOff, 0), testing::ExitedWithCode(gpu() == nullptr ? 1 : 0), "");

@@ -40,12 +40,11 @@ class Matmul : public testing::TestWithParam<DType> {};
 
 TEST_P(Matmul, EqualsReference) {
   BZ_SKIP_WITHOUT_GPU();
-  for (const Shape& s : {Shape{1, 1, 64, 0, 64, false}, Shape{1, 1, 960, 0, 576, false}, Shape{1, 0, 33, 7, 96, false},
-                         Shape{1, 1, 576, 0, 1536, true}, Shape{2, 1, 40, 24, 576, false},
-                         Shape{3, 3, 65, 0, 4096, true}, Shape{8, 5, 192, 64, 576, false},
-                         Shape{9, 8, 192, 0, 1536, true}, Shape{17, 11, 50, 14, 576, false},
-                         Shape{64, 64, 192, 64, 576, false}, Shape{64, 1, 576, 0, 1536, true},
-                         Shape{130, 129, 320, 0, 576, false}}) {
+  for (const Shape& s :
+       {Shape{1, 1, 64, 0, 64, false}, Shape{1, 1, 960, 0, 576, false}, Shape{1, 0, 33, 7, 96, false},
+        Shape{1, 1, 576, 0, 1536, true}, Shape{2, 1, 40, 24, 576, false}, Shape{3, 3, 65, 0, 4096, true},
+        Shape{8, 5, 192, 64, 576, false}, Shape{9, 8, 192, 0, 1536, true}, Shape{17, 11, 50, 14, 576, false},
+        Shape{64, 64, 192, 64, 576, false}, Shape{64, 1, 576, 0, 1536, true}, Shape{130, 129, 320, 0, 576, false}}) {
     run(GetParam(), s);
     run(GetParam(), s, true);
   }
@@ -84,11 +83,25 @@ void run_fused(DType dtype, int32_t tokens, int32_t live, ops::RopeStyle style, 
       if (slots[u] == slots[t]) slots[t] = kv::kPadSlot;  // no two tokens of a step share a slot
     }
   }
-  ops::NormQkvParams a{padded(kD), twin.floats(kD), 1e-5f, random_weight(twin, dtype, kHeads * kHd, kD),
-                       random_weight(twin, dtype, kKvHeads * kHd, kD), random_weight(twin, dtype, kKvHeads * kHd, kD),
-                       output(kHeads * kHd), padded(kHd), style, slots, layer, valid};
-  ops::NormGateUpParams b{padded(kD), twin.floats(kD), 1e-5f, random_weight(twin, dtype, kInter, kD),
-                          random_weight(twin, dtype, kInter, kD), output(kInter), valid};
+  ops::NormQkvParams a{padded(kD),
+                       twin.floats(kD),
+                       1e-5f,
+                       random_weight(twin, dtype, kHeads * kHd, kD),
+                       random_weight(twin, dtype, kKvHeads * kHd, kD),
+                       random_weight(twin, dtype, kKvHeads * kHd, kD),
+                       output(kHeads * kHd),
+                       padded(kHd),
+                       style,
+                       slots,
+                       layer,
+                       valid};
+  ops::NormGateUpParams b{padded(kD),
+                          twin.floats(kD),
+                          1e-5f,
+                          random_weight(twin, dtype, kInter, kD),
+                          random_weight(twin, dtype, kInter, kD),
+                          output(kInter),
+                          valid};
   ops::NormQkvParams da = a;
   da.x = twin.there(a.x), da.norm_weight = twin.there(a.norm_weight), da.q = twin.there(a.q), da.k = twin.there(a.k);
   da.v = twin.there(a.v), da.q_out = twin.there(a.q_out), da.cos_sin = twin.there(a.cos_sin);
@@ -127,7 +140,8 @@ TEST_P(Matmul, FusedFormsEqualTheirParts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Matmul,
-                         testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0),
+                         testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1,
+                                         DType::kQ8_0),
                          [](const auto& i) { return std::string(dtype_info(i.param).name); });
 
 }  // namespace

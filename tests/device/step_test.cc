@@ -89,7 +89,11 @@ void stage_random(Step& s, int32_t live, int32_t max_len, uint64_t sequence) {
     if (len == 0) break;
     const int32_t row = b + 1;
     const int32_t computed = static_cast<int32_t>(rng() % static_cast<uint32_t>(g.max_position - len));
-    rows[b] = {row, len, static_cast<int32_t>(rng() % 2), computed + len + (rng() % 16 == 0 ? -1 : 3), {0.5f, 0.9f, 7, 0.1f, 3, rng()}};
+    rows[b] = {row,
+               len,
+               static_cast<int32_t>(rng() % 2),
+               computed + len + (rng() % 16 == 0 ? -1 : 3),
+               {0.5f, 0.9f, 7, 0.1f, 3, rng()}};
     const kv::RowId id(row);
     const auto change = [&](kv::ChangeKind kind, int32_t column, uint32_t value) {
       changes[num_changes++] = {kind, kv::GroupId(0), id, column, value};
@@ -102,7 +106,8 @@ void stage_random(Step& s, int32_t live, int32_t max_len, uint64_t sequence) {
     }
     if (rng() % 8 != 0) change(kv::ChangeKind::kWidth, 0, static_cast<uint32_t>(width));
     if (rng() % 4 == 0) change(kv::ChangeKind::kFirst, 0, static_cast<uint32_t>(width / 2));
-    for (int32_t i = 0; i < len; ++i) tokens[num_tokens++] = rng() % 5 == 0 ? ops::kTokenFromRowState : static_cast<int32_t>(rng() % 999);
+    for (int32_t i = 0; i < len; ++i)
+      tokens[num_tokens++] = rng() % 5 == 0 ? ops::kTokenFromRowState : static_cast<int32_t>(rng() % 999);
     ++num_rows;
   }
   *Step::writable(slot.header) = {sequence, num_rows, num_tokens, num_changes, 0};
@@ -161,7 +166,8 @@ void run_attention(const AttentionShape& a, int32_t max_len, bool prefill, bool 
   for (int32_t b = 0; b < kLive; ++b) {
     const int32_t row = b + 1;
     const int32_t query = prefill ? std::min(1 + 3 * b, tokens - t) : 1;
-    const int32_t len = std::max(b == 0 ? query : static_cast<int32_t>(twin.rng() % static_cast<uint32_t>(max_len)) + 1, query);
+    const int32_t len =
+        std::max(b == 0 ? query : static_cast<int32_t>(twin.rng() % static_cast<uint32_t>(max_len)) + 1, query);
     const int32_t width = (len + a.block_size - 1) / a.block_size;
     step.p.widths[0][row] = width;
     for (int32_t c = 0; c < width; ++c) {
@@ -177,7 +183,8 @@ void run_attention(const AttentionShape& a, int32_t max_len, bool prefill, bool 
         for (int32_t i = 0; i < a.kv_heads * a.hd; ++i) {
           const float f = normal(twin.rng);
           const uint16_t h = a.dtype == DType::kF16 ? f32_to_f16(f) : f32_to_bf16(f);
-          std::memcpy(e + i * element, a.dtype == DType::kF32 ? static_cast<const void*>(&f) : &h, static_cast<size_t>(element));
+          std::memcpy(e + i * element, a.dtype == DType::kF32 ? static_cast<const void*>(&f) : &h,
+                      static_cast<size_t>(element));
         }
       }
     }
@@ -198,8 +205,8 @@ void run_attention(const AttentionShape& a, int32_t max_len, bool prefill, bool 
   p.num_heads = a.heads, p.scale = 0.125f, p.layer = layer, p.view = v;
   ops::AttentionParams d = p;
   d.q = twin.there(p.q), d.out = twin.there(p.out), d.layer = twin.there(layer), d.view = step.there(v);
-  const std::string what = fmt::format("attention {}/{}/{} block {} {} to {}{}", a.heads, a.kv_heads, a.hd, a.block_size,
-                                       dtype_info(a.dtype).name, max_len, prefill ? " prefill" : "");
+  const std::string what = fmt::format("attention {}/{}/{} block {} {} to {}{}", a.heads, a.kv_heads, a.hd,
+                                       a.block_size, dtype_info(a.dtype).name, max_len, prefill ? " prefill" : "");
   twin.run([&](device::Stream& s) { cpu_ops().attention(s, p); },
            [&](device::Stream& s) { cuda_ops(batch_invariant).attention(s, d); }, what.c_str());
 }
@@ -233,8 +240,9 @@ void run_sample(bool random, int32_t vocab, uint32_t seed) {
     Step::writable(v.row_index)[b] = b < kLive ? b + 1 : 0;
     Step::writable(v.query_start)[b] = b;
     step.p.sample_row[b] = b != 1 ? 1 : 0;
-    const ops::RowSampling kinds[] = {{0.0f, 1, 0, 0, 0, 1},      {1, 1, 0, 0, 0, 1},         {1, 1, 0, 0, 0, 1},
-                                      {0.7f, 1, 2, 0, 5, 9},      {0.8f, 0.9f, 0, 0, 2, 77},  {1.2f, 0.95f, 40, 0.02f, 0, seed},
+    const ops::RowSampling kinds[] = {{0.0f, 1, 0, 0, 0, 1},       {1, 1, 0, 0, 0, 1},
+                                      {1, 1, 0, 0, 0, 1},          {0.7f, 1, 2, 0, 5, 9},
+                                      {0.8f, 0.9f, 0, 0, 2, 77},   {1.2f, 0.95f, 40, 0.02f, 0, seed},
                                       {1.0f, 1.0f, 0, 0.1f, 1, 5}, {1, 1, 0, 0, 0, 1}};
     step.p.sampling[b] = kinds[b];
     step.p.row_state[b + (b < kLive ? 1 : 0)] = {b * 10, 3, 1, static_cast<uint32_t>(b)};
@@ -260,10 +268,9 @@ void run_sample(bool random, int32_t vocab, uint32_t seed) {
   const auto device_scratch = gpu()->allocate(cuda_ops().sample_scratch_bytes(kRows, vocab));
   p.scratch = scratch.data(), p.scratch_bytes = scratch.size();
   d.scratch = device_scratch->device(), d.scratch_bytes = device_scratch->bytes();
-  twin.run(
-      [&](device::Stream& s) { random ? cpu_ops().sample_random(s, p) : cpu_ops().sample_greedy(s, p); },
-      [&](device::Stream& s) { random ? cuda_ops().sample_random(s, d) : cuda_ops().sample_greedy(s, d); },
-      fmt::format("sample {} of {} seed {}", random ? "random" : "greedy", vocab, seed).c_str());
+  twin.run([&](device::Stream& s) { random ? cpu_ops().sample_random(s, p) : cpu_ops().sample_greedy(s, p); },
+           [&](device::Stream& s) { random ? cuda_ops().sample_random(s, d) : cuda_ops().sample_greedy(s, d); },
+           fmt::format("sample {} of {} seed {}", random ? "random" : "greedy", vocab, seed).c_str());
 }
 
 TEST(Sample, EqualsReference) {

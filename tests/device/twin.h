@@ -1,6 +1,7 @@
-// Twin: one arena of bytes, on the host and on the GPU. An op runs on both, with the same parameters at the same offsets;
-// then the GPU's whole arena is compared with the host's: outputs within their tolerance, every other byte exactly. So
-// what stands between the arrays (sentinels), the inputs and everything an op must not touch is checked without a word.
+// Twin: one arena of bytes, on the host and on the GPU. An op runs on both, with the same parameters at the same
+// offsets; then the GPU's whole arena is compared with the host's: outputs within their tolerance, every other byte
+// exactly. So what stands between the arrays (sentinels), the inputs and everything an op must not touch is checked
+// without a word.
 #pragma once
 
 #include <cmath>
@@ -77,8 +78,8 @@ class Twin {
     return layer;
   }
 
-  // Runs `cpu` on the host's arena, and `cuda` twice on the GPU's, from the same bytes. The runs on the GPU must agree to
-  // the bit, and with the host's as said above.
+  // Runs `cpu` on the host's arena, and `cuda` twice on the GPU's, from the same bytes. The runs on the GPU must agree
+  // to the bit, and with the host's as said above.
   template <class Cpu, class Cuda>
   void run(Cpu&& cpu, Cuda&& cuda, const char* what) {
     const std::vector<std::byte> before = bytes_;
@@ -125,14 +126,16 @@ class Twin {
     std::vector<bool> loose(bytes_.size(), false);
     for (const Output& o : outputs_) {
       double largest = 0, worst = 0;
-      for (size_t i = 0; i < o.n; ++i) largest = std::max(largest, std::abs(double{element(&bytes_[o.offset], i, o.dtype)}));
+      for (size_t i = 0; i < o.n; ++i)
+        largest = std::max(largest, std::abs(double{element(&bytes_[o.offset], i, o.dtype)}));
       size_t at = 0;
       for (size_t i = 0; i < o.n; ++i) {
         const double want = element(&bytes_[o.offset], i, o.dtype), have = element(&got[o.offset], i, o.dtype);
         const double error = std::isnan(want) && std::isnan(have) ? 0 : std::abs(want - have);
         if (!(error <= worst)) worst = std::isnan(error) ? INFINITY : error, at = i;
       }
-      EXPECT_LE(worst, o.tolerance * std::max(largest, 1e-3)) << what << ": element " << at << " of the output at " << o.offset;
+      EXPECT_LE(worst, o.tolerance * std::max(largest, 1e-3))
+          << what << ": element " << at << " of the output at " << o.offset;
       const size_t size = o.dtype == DType::kF32 ? 4 : 2;
       std::fill_n(loose.begin() + static_cast<int64_t>(o.offset), o.n * size, true);
     }

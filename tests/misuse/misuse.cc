@@ -1,5 +1,5 @@
-// What must not compile: ids that do not mix (F16). Each CASE is one test that expects the compiler to refuse; without a
-// CASE the file compiles, so that no test passes for another reason.
+// What must not compile: ids that do not mix (F16). Each CASE is one test that expects the compiler to refuse; without
+// a CASE the file compiles, so that no test passes for another reason.
 #include "kv/slot.h"
 
 using namespace bz::kv;

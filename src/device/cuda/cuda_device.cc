@@ -102,10 +102,11 @@ Result<std::unique_ptr<Device>> create_cuda_device(int index) {
   cudaDeviceProp prop{};
   BZ_TRY(cuda_status(cudaGetDeviceProperties(&prop, index), "the GPU's properties", "use --device cpu"));
   if (!has_code_for(prop.major, prop.minor)) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("--device cuda:{}: {} is sm_{}{}, this build has code for {} alone; build with ./dev build "
-                              "--arch all, or use --device cpu",
-                              index, prop.name, prop.major, prop.minor, BZ_CUDA_ARCHS));
+    return Status(
+        StatusCode::kUnavailable,
+        fmt::format("--device cuda:{}: {} is sm_{}{}, this build has code for {} alone; build with ./dev build "
+                    "--arch all, or use --device cpu",
+                    index, prop.name, prop.major, prop.minor, BZ_CUDA_ARCHS));
   }
   // Spinning costs a core while a step runs and saves microseconds at its end.
   BZ_TRY(cuda_status(cudaSetDevice(index), "the GPU", "use --device cpu"));

@@ -20,10 +20,10 @@ struct FaultSite {
 
 }  // namespace bz::device::cuda
 
-#define BZ_CUDA_CHECK_AT(call, site)                                                        \
-  do {                                                                                      \
-    const cudaError_t bz_error_ = (call);                                                   \
-    if (bz_error_ != cudaSuccess) [[unlikely]]                                              \
-      ::bz::device::cuda::cuda_fault(bz_error_, (site), __FILE__, __LINE__);                \
+#define BZ_CUDA_CHECK_AT(call, site)                                         \
+  do {                                                                       \
+    const cudaError_t bz_error_ = (call);                                    \
+    if (bz_error_ != cudaSuccess) [[unlikely]]                               \
+      ::bz::device::cuda::cuda_fault(bz_error_, (site), __FILE__, __LINE__); \
   } while (0)
 #define BZ_CUDA_CHECK(call) BZ_CUDA_CHECK_AT(call, (::bz::device::cuda::FaultSite{0, #call, -1}))

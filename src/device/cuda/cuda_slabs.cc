@@ -58,8 +58,8 @@ class CudaSlabs final : public SlabMemory {
     BZ_TRY(protect(live_begin(), mapped_bytes_, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     auto* live = reinterpret_cast<std::byte*>(live_begin());
     BZ_CUDA_CHECK(cudaMemset(live, 0, static_cast<size_t>(live_bytes_)));
-    BZ_CUDA_CHECK(cudaMemset(live + live_bytes_, static_cast<int>(kCanary),
-                             static_cast<size_t>(mapped_bytes_ - live_bytes_)));
+    BZ_CUDA_CHECK(
+        cudaMemset(live + live_bytes_, static_cast<int>(kCanary), static_cast<size_t>(mapped_bytes_ - live_bytes_)));
     BZ_CUDA_CHECK(cudaDeviceSynchronize());
     return ok_status();
   }

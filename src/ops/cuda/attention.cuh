@@ -1,9 +1,9 @@
 // Paged attention of single tokens, grouped-query: decode steps, and prompts token by token.
 //
 // A cluster of ctas shares one (token, KV head, up to GT query heads). Positions are walked in runs, run r by warp
-// r % (warps of the cluster): a split at absolute positions (PAD-9b at a given cluster size). Inside a warp, hd / 8 lanes
-// hold one position, so a warp reads 32 * 16 bytes of K and of V at once; every lane keeps its own maximum, sum and
-// output of the positions its group saw. They are merged at the end in a fixed order: lanes, warps, ctas.
+// r % (warps of the cluster): a split at absolute positions (PAD-9b at a given cluster size). Inside a warp, hd / 8
+// lanes hold one position, so a warp reads 32 * 16 bytes of K and of V at once; every lane keeps its own maximum, sum
+// and output of the positions its group saw. They are merged at the end in a fixed order: lanes, warps, ctas.
 //
 // A row with seq_len 0 reads nothing and writes zeros here (PAD-5); a null block is skipped, never read (PAD-7).
 #pragma once
@@ -30,7 +30,8 @@ struct KvVec<DType::kBF16> {
   __device__ void get(float* f) const {
     const uint32_t w[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) f[2 * i] = __uint_as_float(w[i] << 16), f[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+    for (int i = 0; i < 4; ++i)
+      f[2 * i] = __uint_as_float(w[i] << 16), f[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
   }
 };
 template <>
@@ -100,10 +101,10 @@ inline constexpr float kLog2e = 1.44269504088896340736f;
 
 template <DType T, int HD, int GT>
 struct AttentionTile {
-  static constexpr int kLanes = HD / 8;             // of one position
-  static constexpr int kGroups = kWarp / kLanes;    // positions a warp holds at once
+  static constexpr int kLanes = HD / 8;                               // of one position
+  static constexpr int kGroups = kWarp / kLanes;                      // positions a warp holds at once
   static constexpr int kRounds = (kRun<HD> + kGroups - 1) / kGroups;  // to cover a run
-  static constexpr int kAtOnce = kRounds < 4 ? kRounds : 4;       // rounds whose loads are in flight together
+  static constexpr int kAtOnce = kRounds < 4 ? kRounds : 4;           // rounds whose loads are in flight together
 
   float q[GT][8];
   Softmax<GT> softmax;
@@ -328,14 +329,16 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
   RunWalk walk;
   if (live) {
     walk.start<HD>(p, batch_row, token, rank * kAttentionWarps + warp, cluster_size * kAttentionWarps);
-    if (walk.find<T, HD>(p, kv_head)) tile.load(p.layer, walk.k, walk.v, walk.first, walk.begin, min(walk.end, walk.fresh));
+    if (walk.find<T, HD>(p, kv_head))
+      tile.load(p.layer, walk.k, walk.v, walk.first, walk.begin, min(walk.end, walk.fresh));
   }
   wait_for_previous();
   let_next_start();
   if (live) {
 #pragma unroll
     for (int g = 0; g < GT; ++g) {
-      const float4* q = reinterpret_cast<const float4*>(p.q.row<float>(token) + (first_head + min(g, num_heads - 1)) * HD + dim);
+      const float4* q =
+          reinterpret_cast<const float4*>(p.q.row<float>(token) + (first_head + min(g, num_heads - 1)) * HD + dim);
       const float4 a = q[0], b = q[1];
       const float f[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll

@@ -16,9 +16,9 @@ __device__ inline void wait_for_previous() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// The next kernel may be put on the multiprocessors now. Called after wait_for_previous(), never before: so when a kernel
-// starts, every kernel but the one just before it has finished, and before it waits it may read what they wrote, as long
-// as the one just before it does not write that.
+// The next kernel may be put on the multiprocessors now. Called after wait_for_previous(), never before: so when a
+// kernel starts, every kernel but the one just before it has finished, and before it waits it may read what they wrote,
+// as long as the one just before it does not write that.
 __device__ inline void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -29,9 +29,9 @@ void launch(device::Stream& stream, const char* op, void (*kernel)(Params...), c
   s.use_device();
   constexpr size_t kDefaultShared = 32 * 1024;  // 48 KiB with the kernel's static part
   if (shape.shared_bytes > kDefaultShared) {
-    BZ_CUDA_CHECK_AT(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          static_cast<int>(shape.shared_bytes)),
-                     s.site(op));
+    BZ_CUDA_CHECK_AT(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes)),
+        s.site(op));
   }
   if (shape.cluster > 8) {
     BZ_CUDA_CHECK_AT(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), s.site(op));

@@ -1,8 +1,8 @@
 // Linear: what both matrix kernels (matvec, matmul_mma) compute, fused with what stands before and after it.
 //
 //   y[t] = W * norm(x[t])          norm: RMSNorm, or nothing
-//   then, per pair of weight rows, an epilogue: store (or add to the residual), silu(y0) * y1, or rotate and store into the
-//   cache.
+//   then, per pair of weight rows, an epilogue: store (or add to the residual), silu(y0) * y1, or rotate and store into
+//   the cache.
 //
 // Weight rows are walked in pairs, because two of the epilogues need two rows of one thread: gate and up, or the two
 // halves of a rotation. Which rows form pair p is pair_rows().
@@ -13,9 +13,9 @@
 namespace bz::ops::cuda {
 
 enum class Epilogue : int32_t {
-  kStore,       // out = y, or out += y: LinearParams::accumulate
-  kSiluMul,     // parts gate, up: out of part 0 = silu(gate) * up
-  kRopeStore,   // parts q, k, v: q rotated into its out; k rotated and v into the cache
+  kStore,      // out = y, or out += y: LinearParams::accumulate
+  kSiluMul,    // parts gate, up: out of part 0 = silu(gate) * up
+  kRopeStore,  // parts q, k, v: q rotated into its out; k rotated and v into the cache
 };
 
 struct LinearPart {

@@ -1,16 +1,17 @@
 // Matrix times many vectors on the tensor cores, straight from the GGUF blocks.
 //
-// Weights stay exact: a 4-bit or 8-bit integer is exact in bf16, and its block's scale and minimum are applied to the f32
-// sums of the block (so are f16 and f32 weights, split in two bf16). Activations are split in two bf16 each, high and
-// low, which keeps 16 bits of them. So the result is as good as f32 sums of nearly f32 products.
+// Weights stay exact: a 4-bit or 8-bit integer is exact in bf16, and its block's scale and minimum are applied to the
+// f32 sums of the block (so are f16 and f32 weights, split in two bf16). Activations are split in two bf16 each, high
+// and low, which keeps 16 bits of them. So the result is as good as f32 sums of nearly f32 products.
 //
-// A cta computes 16 * WN weight rows (8 * WN pairs, linear.h) for BT tokens with 8 = WN * WK warps: warp (wn, wk) has the
-// 16 rows of tile wn and of K the runs of 32 elements wk, wk + WK, ...; the WK parts are added in a fixed order. K is
-// walked in chunks of four runs: x of the next chunk is on its way to registers, and so are the weights, while the
+// A cta computes 16 * WN weight rows (8 * WN pairs, linear.h) for BT tokens with 8 = WN * WK warps: warp (wn, wk) has
+// the 16 rows of tile wn and of K the runs of 32 elements wk, wk + WK, ...; the WK parts are added in a fixed order. K
+// is walked in chunks of four runs: x of the next chunk is on its way to registers, and so are the weights, while the
 // tensor cores work on this one.
 //
-// Fragments of mma.m16n8k16 (PTX ISA): lane = 4 * g + t holds rows g and g + 8 of A. The order of K inside a fragment is
-// free as long as A and B agree: thread t takes elements 4t .. 4t+3 of a half run, which is one word of a 4-bit block.
+// Fragments of mma.m16n8k16 (PTX ISA): lane = 4 * g + t holds rows g and g + 8 of A. The order of K inside a fragment
+// is free as long as A and B agree: thread t takes elements 4t .. 4t+3 of a half run, which is one word of a 4-bit
+// block.
 #pragma once
 
 #include "ops/cuda/epilogue.cuh"
@@ -91,8 +92,7 @@ __device__ inline void make_fragment(const typename UnitCodec<W>::Raw& r, RowFra
 
 __device__ inline void mma(float (&c)[4], const uint32_t (&row0)[2], const uint32_t (&row1)[2], uint32_t b0,
                            uint32_t b1) {
-  asm(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(row0[0]), "r"(row1[0]), "r"(row0[1]), "r"(row1[1]), "r"(b0), "r"(b1));
 }
@@ -183,7 +183,7 @@ struct MmaTile {
       for (int nt = 0; nt < BT / 8; ++nt) {
         const int token = nt * 8 + g;
         float c[4] = {};
-        float (&sums)[4] = kScaled<W> ? c : acc[nt];
+        float(&sums)[4] = kScaled<W> ? c : acc[nt];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const uint4 x = chunk.x[run][token][piece(half, t, token)];
@@ -301,9 +301,8 @@ void launch_mma_as(device::Stream& stream, const char* op, const LinearParams& p
                 static_cast<unsigned>((p.tokens + BT - 1) / BT)};
   shape.cta = kMmaThreads;
   shape.shared_bytes = 2 * sizeof(MmaChunk<BT>) > kMerge ? 2 * sizeof(MmaChunk<BT>) : kMerge;
-  dispatch_epilogue(p.epilogue, [&](auto e) {
-    launch(stream, op, matmul_mma_kernel<W, decltype(e)::value, BT, WK>, shape, p);
-  });
+  dispatch_epilogue(p.epilogue,
+                    [&](auto e) { launch(stream, op, matmul_mma_kernel<W, decltype(e)::value, BT, WK>, shape, p); });
 }
 
 template <DType W>

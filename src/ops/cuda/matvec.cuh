@@ -1,9 +1,10 @@
 // Matrix times a few vectors, straight from the GGUF blocks, in f32.
 //
 // One warp computes a pair of weight rows for up to TOK tokens; its lanes walk K in units of eight elements
-// (weights.cuh). The weights of the first step are fetched before the kernel waits for the one before it: they depend on
-// nothing, so their latency hides behind its end. Little code on purpose: a small kernel is mostly instruction fetch. x is staged once in shared memory, in two planes (first and
-// second halves of units) that lanes read without bank conflicts; the norm's weight goes in there, its scale at the end.
+// (weights.cuh). The weights of the first step are fetched before the kernel waits for the one before it: they depend
+// on nothing, so their latency hides behind its end. Little code on purpose: a small kernel is mostly instruction
+// fetch. x is staged once in shared memory, in two planes (first and second halves of units) that lanes read without
+// bank conflicts; the norm's weight goes in there, its scale at the end.
 //
 // The order of sums depends on K alone: lane l takes units l, l + 32, ..., then a fixed tree over lanes (PAD-9b).
 #pragma once

@@ -1,7 +1,8 @@
 // Matrix times one vector, for a K that fits in the registers of a warp: the decode step of a single stream.
 //
 // One warp, one pair of weight rows. Before it waits for the kernel before it, it has fetched and decoded its weights.
-// What is left then is the least there can be: fetch x, multiply, sum over the lanes, finish. No shared memory, no barrier; the norm's scale is one more sum over the lanes.
+// What is left then is the least there can be: fetch x, multiply, sum over the lanes, finish. No shared memory, no
+// barrier; the norm's scale is one more sum over the lanes.
 //
 // The same order of sums as matvec.cuh.
 #pragma once

@@ -1,6 +1,6 @@
-// The first node of every step (docs/architecture.md, one step). One cta: it reads the host-mapped staging slot in place
-// (no copy node), counts the step, applies the table changes, and derives the step view over its whole padded extent
-// through kv/slot.h and nothing else (PAD-2, PAD-4). The same as ops/cpu/prepare.cc, in parallel.
+// The first node of every step (docs/architecture.md, one step). One cta: it reads the host-mapped staging slot in
+// place (no copy node), counts the step, applies the table changes, and derives the step view over its whole padded
+// extent through kv/slot.h and nothing else (PAD-2, PAD-4). The same as ops/cpu/prepare.cc, in parallel.
 #include "ops/cuda/checks.h"
 #include "ops/cuda/device.cuh"
 #include "ops/cuda/kernels.h"

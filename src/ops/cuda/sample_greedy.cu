@@ -12,8 +12,8 @@ namespace {
 constexpr int kMaxCluster = 8;
 constexpr int kFewRows = 16;  // more rows fill the GPU by themselves
 
-__global__ void __launch_bounds__(kSampleThreads) sample_greedy_kernel(const __grid_constant__ SampleParams p,
-                                                                        int cluster_size) {
+__global__ void __launch_bounds__(kSampleThreads)
+    sample_greedy_kernel(const __grid_constant__ SampleParams p, int cluster_size) {
   __shared__ LogitStats parts[kMaxCluster];  // in the first cta, one of each
   wait_for_previous();
   const int row = static_cast<int>(blockIdx.y), rank = static_cast<int>(blockIdx.x);

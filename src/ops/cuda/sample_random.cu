@@ -170,7 +170,8 @@ __global__ void __launch_bounds__(kSampleThreads) sample_random_kernel(const __g
       const uint32_t output = s.first_output + p.row_state[p.view.row_index[row]].num_sampled;
       token = draw({logits, n, weight, sums}, s, uniform(s.seed, output));
     }
-    result = stats.nan != 0 ? RowResult{kTokenNan, 0.0f} : RowResult{token, logits[token] - stats.max - logf(stats.sum)};
+    result =
+        stats.nan != 0 ? RowResult{kTokenNan, 0.0f} : RowResult{token, logits[token] - stats.max - logf(stats.sum)};
   }
   __syncthreads();
   if (threadIdx.x == 0) finish_row(p, row, result);

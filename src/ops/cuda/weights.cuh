@@ -15,7 +15,8 @@ inline constexpr int kUnitsPerRun = 4;
 // First element of a unit's first half; the second half is 16 further.
 __device__ inline int unit_element(int unit) { return unit / kUnitsPerRun * 32 + unit % kUnitsPerRun * 4; }
 
-// Bytes of a row of k weights. dtype_info is for the host: its name traps on the device, so it is asked at compile time.
+// Bytes of a row of k weights. dtype_info is for the host: its name traps on the device, so it is asked at compile
+// time.
 template <DType T>
 __device__ inline int64_t weight_row_bytes(int32_t k) {
   constexpr int32_t kElems = dtype_info(T).block_elems;
