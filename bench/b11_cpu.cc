@@ -93,9 +93,7 @@ Status profile(engine::LoadedModel& loaded, const Options& o) {
   BZ_ASSIGN(const auto runner,
             engine::GraphRunner::create(loaded.device(), timer.table(), *model, plan.layout, config));
   engine::SchedulerConfig scheduler{kMaxRows, kMaxBatchedTokens, kMaxModelLen, {}};
-  kv::CacheConfig cache = kv::make_cache_config(plan.layout, config.num_table_rows, config.max_seq_len);
-  cache.max_changes_per_plan = config.limits.max_changes;
-  engine::EngineCore core(*runner, scheduler, cache, nullptr);
+  engine::EngineCore core(*runner, scheduler, config.cache, nullptr);
   for (const Workload& w : chosen(o)) {
     const Bench bench{core, work, &timer};
     w.run(bench);

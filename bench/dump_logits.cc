@@ -73,10 +73,7 @@ Status run(const Options& o) {
   BZ_ASSIGN(const std::vector<int32_t> ids, read_ids(o.ids, model->info().vocab_size));
   std::ofstream out(o.out, std::ios::binary);
   // The runner alone is used: the engine's own cache manager never takes a plan, so the sequence numbers are ours.
-  const engine::RunnerConfig& config = model->runner().config();
-  kv::CacheConfig cache_config = kv::make_cache_config(model->plan().layout, config.num_table_rows, config.max_seq_len);
-  cache_config.max_changes_per_plan = config.limits.max_changes;
-  kv::CacheManager cache(cache_config);
+  kv::CacheManager cache(model->runner().config().cache);
   const kv::RowId row = cache.admit();
   for (size_t done = 0; done < ids.size(); done += static_cast<size_t>(o.chunk)) {
     const size_t count = std::min(ids.size() - done, static_cast<size_t>(o.chunk));

@@ -6,14 +6,8 @@
 namespace bz::engine {
 namespace {
 
-StepMemoryConfig memory_config(const kv::Layout& layout, const RunnerConfig& config) {
-  StepMemoryConfig m;
-  m.limits = config.limits;
-  m.num_table_rows = config.num_table_rows;
-  for (const kv::GroupLayout& g : layout.groups) {
-    m.groups.push_back({ceil_div(config.max_seq_len, g.spec.block_size), g.spec.block_size, config.max_seq_len});
-  }
-  return m;
+StepMemoryConfig memory_config(const RunnerConfig& config) {
+  return {config.limits, config.cache.max_rows, config.cache.num_spec, kv::table_shapes(config.cache)};
 }
 
 }  // namespace
@@ -22,7 +16,7 @@ Result<std::unique_ptr<GraphRunner>> GraphRunner::create(device::Device& device,
                                                          models::Model& model, const kv::Layout& layout,
                                                          const RunnerConfig& config) {
   BZ_ASSIGN(StepInputs inputs, StepInputs::create(device, config.limits));
-  BZ_ASSIGN(StepMemory memory, StepMemory::create(device, memory_config(layout, config)));
+  BZ_ASSIGN(StepMemory memory, StepMemory::create(device, memory_config(config)));
   std::unique_ptr<GraphRunner> runner(
       new GraphRunner(device, ops, model, config, std::move(inputs), std::move(memory)));
   BZ_TRY(runner->allocate(layout));

@@ -18,6 +18,7 @@
 #include "engine/step_inputs.h"
 #include "engine/step_memory.h"
 #include "engine/step_plan.h"
+#include "kv/cache_manager.h"
 #include "kv/layout.h"
 #include "models/model.h"
 #include "ops/op_table.h"
@@ -27,8 +28,7 @@ namespace bz::engine {
 struct RunnerConfig {
   StepLimits limits;
   GraphMode mode = GraphMode::kFull;
-  int32_t num_table_rows = 0;  // with the null row
-  int32_t max_seq_len = 0;
+  kv::CacheConfig cache;  // the manager's: the device's tables have the same shapes
   device::NullGuard null_guard = device::NullGuard::kReadOnly;
 };
 

@@ -59,6 +59,32 @@ void KvSanitizer::check_rows(const StepPlan& plan, const ops::StepView& view) {
   }
 }
 
+// Where a token's entry must be written, from the host's tables alone; -1: nowhere. Its own arithmetic, not slot.h's.
+int64_t KvSanitizer::expected_slot(const kv::CacheManager& cache, kv::GroupId group, kv::RowId row, int32_t position,
+                                   int32_t seq_end) {
+  const kv::GroupSpec& s = cache.config().groups[static_cast<size_t>(group.value())];
+  int32_t entry = position, column = 0;
+  switch (s.kind) {
+    case kv::CacheKind::kState:
+    case kv::CacheKind::kCross: return -1;
+    case kv::CacheKind::kRing:
+      if (seq_end - position > s.block_size) return -1;  // a later token of the step takes its place
+      break;
+    case kv::CacheKind::kCompressed:
+      if (position % s.ratio != s.ratio - 1) return -1;
+      entry = position / s.ratio;
+      column = entry / s.block_size;
+      break;
+    default: {
+      const int32_t run = position / s.cp_interleave;  // of consecutive tokens on one rank
+      if (run % s.cp_world != s.cp_rank) return -1;
+      entry = run / s.cp_world * s.cp_interleave + position % s.cp_interleave;
+      column = entry / s.block_size + (s.sink_tokens + s.block_size - 1) / s.block_size;
+    }
+  }
+  return int64_t{cache.tables().block(group, row, column).value()} * s.block_size + entry % s.block_size;
+}
+
 void KvSanitizer::check_group(const StepPlan& plan, const ops::StepView& view, int32_t group,
                               const kv::CacheManager& cache) {
   const uint64_t step = plan.cache.sequence;
@@ -69,15 +95,15 @@ void KvSanitizer::check_group(const StepPlan& plan, const ops::StepView& view, i
   for (const PlanRow& row : plan.rows) {
     for (int32_t i = 0; i < row.query_len; ++i, ++t) {
       const int32_t position = row.max_seq_len - row.query_len + i;
-      const kv::BlockId block = cache.tables().block(kv::GroupId(group), row.row, position / block_size);
-      const int64_t want = static_cast<int64_t>(block.value()) * block_size + position % block_size;
+      const int64_t want = expected_slot(cache, kv::GroupId(group), row.row, position, row.max_seq_len);
       if (positions[t] != position)
         report(fmt::format("step {}: token {} is at position {}, should be {}", step, t, positions[t], position));
-      if (block.value() == 0) report(fmt::format("step {}: token {} of row {} has no block", step, t, row.row.value()));
+      if (want >= 0 && want < block_size)
+        report(fmt::format("step {}: token {} of row {} has no block", step, t, row.row.value()));
       if (slots[t].value() != want) {
         report(fmt::format(
             "step {}: group {}: token {} of row {} writes slot {} (block {}), should be slot {} (block {})", step,
-            group, t, row.row.value(), slots[t].value(), slots[t].value() / block_size, want, block.value()));
+            group, t, row.row.value(), slots[t].value(), slots[t].value() / block_size, want, want / block_size));
       }
     }
   }
@@ -85,6 +111,25 @@ void KvSanitizer::check_group(const StepPlan& plan, const ops::StepView& view, i
     if (slots[t].value() != -1) {
       report(fmt::format("step {}: group {}: padded token {} writes slot {} (block {}), should be -1", step, group, t,
                          slots[t].value(), slots[t].value() / block_size));
+    }
+  }
+  check_states(plan, view, group, cache);
+}
+
+// The states of live rows are the host's; a padded row has none.
+void KvSanitizer::check_states(const StepPlan& plan, const ops::StepView& view, int32_t group,
+                               const kv::CacheManager& cache) {
+  const bool has_states = cache.config().groups[static_cast<size_t>(group)].kind == kv::CacheKind::kState;
+  const auto states = fetch(view.groups[group].states, view.padded_rows * view.states_per_row);
+  for (int32_t b = 0; b < view.padded_rows; ++b) {
+    const bool live = b < static_cast<int32_t>(plan.rows.size()) && has_states;
+    for (int32_t i = 0; i < view.states_per_row; ++i) {
+      const uint32_t found = states[static_cast<size_t>(b * view.states_per_row + i)].value();
+      const uint32_t want =
+          live ? cache.tables().block(kv::GroupId(group), plan.rows[static_cast<size_t>(b)].row, i).value() : 0;
+      if (found != want)
+        report(fmt::format("step {}: group {}: batch row {} has state {} in column {}, should be {}",
+                           plan.cache.sequence, group, b, found, i, want));
     }
   }
 }
@@ -104,8 +149,7 @@ void KvSanitizer::check_tables(uint64_t step, const ops::GroupStep& group, kv::G
           fmt::format("step {}: table row {} has width {} on the device, {} on the host", step, row, width[row], want));
     for (int32_t c = first[row]; c < std::min(width[row], want); ++c) {
       const uint32_t want_block = cache.tables().block(id, kv::RowId(row), c).value();
-      const uint32_t block =
-          table[static_cast<size_t>(row) * static_cast<size_t>(v.max_blocks_per_row) + static_cast<size_t>(c)].value();
+      const uint32_t block = table[static_cast<size_t>(row * v.max_blocks_per_row + c % v.max_blocks_per_row)].value();
       if (block != want_block)
         report(fmt::format("step {}: table row {} column {} is block {} on the device, {} on the host", step, row, c,
                            block, want_block));

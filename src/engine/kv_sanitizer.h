@@ -33,6 +33,9 @@ class KvSanitizer {
   std::vector<T> fetch(const T* device_array, int32_t count);
   void check_rows(const StepPlan& plan, const ops::StepView& view);
   void check_group(const StepPlan& plan, const ops::StepView& view, int32_t group, const kv::CacheManager& cache);
+  static int64_t expected_slot(const kv::CacheManager& cache, kv::GroupId group, kv::RowId row, int32_t position,
+                               int32_t seq_end);
+  void check_states(const StepPlan& plan, const ops::StepView& view, int32_t group, const kv::CacheManager& cache);
   void check_tables(uint64_t step, const ops::GroupStep& group, kv::GroupId id, const kv::CacheManager& cache);
   void report(std::string what);
 

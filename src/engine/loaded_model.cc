@@ -121,8 +121,8 @@ Status LoadedModel::start(const Progress& progress) {
   const auto num_groups = static_cast<int32_t>(plan_.layout.groups.size());
   runner.limits.max_changes = o.max_num_seqs * (2 + 4 * num_groups) + num_groups * o.max_num_batched_tokens;
   runner.mode = o.graphs;
-  runner.num_table_rows = o.max_num_seqs + 1;
-  runner.max_seq_len = plan_.max_model_len;
+  runner.cache = kv::make_cache_config(plan_.layout, o.max_num_seqs + 1, plan_.max_model_len);
+  runner.cache.max_changes_per_plan = runner.limits.max_changes;
   runner.null_guard = o.null_guard;
   BZ_ASSIGN(runner_, GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner));
   say(fmt::format("cache: {} blocks of {} bytes, null block guard {} in {:.3f} s", plan_.layout.num_blocks - 1,
@@ -133,8 +133,7 @@ Status LoadedModel::start(const Progress& progress) {
   scheduler.max_num_batched_tokens = o.max_num_batched_tokens;
   scheduler.max_model_len = plan_.max_model_len;
   scheduler.end_token_ids = tokenizer_->end_ids();
-  kv::CacheConfig cache = kv::make_cache_config(plan_.layout, runner.num_table_rows, plan_.max_model_len);
-  cache.max_changes_per_plan = runner.limits.max_changes;
+  kv::CacheConfig cache = runner.cache;
   cache.prefix_cache = o.prefix_caching;
   std::random_device random;
   cache.hash_key = (uint64_t{random()} << 32) | random();  // no one can choose prompts that collide

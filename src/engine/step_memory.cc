@@ -28,11 +28,12 @@ StepMemory::Arrays StepMemory::carve_arrays(const StepMemoryConfig& config, Carv
   const int64_t table_rows = config.num_table_rows;
   Arrays a{};
   for (size_t g = 0; g < config.groups.size(); ++g) {
-    a.groups[g].table = carver.take<kv::BlockId>(table_rows * config.groups[g].max_blocks_per_row);
+    a.groups[g].table = carver.take<kv::BlockId>(table_rows * config.groups[g].max_columns);
     a.groups[g].width = carver.take<int32_t>(table_rows);
     a.groups[g].first = carver.take<int32_t>(table_rows);
     a.groups[g].slots = carver.take<kv::SlotId>(tokens);
     a.groups[g].first_visible = carver.take<int32_t>(rows);
+    a.groups[g].states = carver.take<kv::StateId>(rows * (1 + config.num_spec));
   }
   a.row_state = carver.take<ops::RowState>(table_rows);
   a.step_count = carver.take<uint64_t>(1);
@@ -84,6 +85,7 @@ ops::StepView StepMemory::view(const GraphKey& key) const {
   v.padded_tokens = key.tokens;
   v.padded_logits = key.logits_all_tokens ? key.tokens : key.rows;
   v.num_groups = static_cast<int32_t>(config_.groups.size());
+  v.states_per_row = 1 + config_.num_spec;
   v.num_valid_rows = arrays_.num_valid_rows;
   v.num_valid_tokens = arrays_.num_valid_tokens;
   v.token_ids = arrays_.token_ids;
@@ -94,17 +96,12 @@ ops::StepView StepMemory::view(const GraphKey& key) const {
   v.seq_len = arrays_.seq_len;
   v.logits_token = arrays_.logits_token;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
-    const GroupShape& shape = config_.groups[g];
-    kv::GroupView& view = v.groups[g].view;
-    view.table = arrays_.groups[g].table;
-    view.width = arrays_.groups[g].width;
-    view.first = arrays_.groups[g].first;
-    view.num_rows = config_.num_table_rows;
-    view.max_blocks_per_row = shape.max_blocks_per_row;
-    view.block_size = shape.block_size;
-    view.max_position = shape.max_position;
-    v.groups[g].slots = arrays_.groups[g].slots;
-    v.groups[g].first_visible = arrays_.groups[g].first_visible;
+    const Group& arrays = arrays_.groups[g];
+    v.groups[g].view = kv::view_of(config_.groups[g], kv::GroupId(static_cast<int32_t>(g)), config_.num_table_rows,
+                                   arrays.table, arrays.width, arrays.first);
+    v.groups[g].slots = arrays.slots;
+    v.groups[g].first_visible = arrays.first_visible;
+    v.groups[g].states = arrays.states;
   }
   return v;
 }

@@ -10,21 +10,16 @@
 #include "device/device.h"
 #include "engine/graph_key.h"
 #include "engine/step_inputs.h"
-#include "kv/slot.h"
+#include "kv/block_table.h"
 #include "ops/params.h"
 
 namespace bz::engine {
 
-struct GroupShape {
-  int32_t max_blocks_per_row = 0;
-  int32_t block_size = 0;
-  int32_t max_position = 0;
-};
-
 struct StepMemoryConfig {
   StepLimits limits;
   int32_t num_table_rows = 0;  // with the null row
-  std::vector<GroupShape> groups;
+  int32_t num_spec = 0;        // a row of a state group has 1 + num_spec states
+  std::vector<kv::TableShape> groups;
 };
 
 class StepMemory {
@@ -52,6 +47,7 @@ class StepMemory {
     int32_t* first;
     kv::SlotId* slots;
     int32_t* first_visible;
+    kv::StateId* states;
   };
   // Device addresses.
   struct Arrays {

@@ -4,6 +4,7 @@
 
 #include "base/mutation.h"
 #include "kv/hash.h"
+#include "kv/rules.h"
 
 namespace bz::kv {
 
@@ -88,21 +89,27 @@ void BlockTables::set_first(GroupId group, RowId row, int32_t first, std::vector
   changes.push_back({ChangeKind::kFirst, group, row, 0, static_cast<uint32_t>(first)});
 }
 
-GroupView BlockTables::view(GroupId group) const {
-  const Table& t = table(group);
-  const GroupSpec& spec = t.shape.spec;
-  BZ_CHECK_EQ(static_cast<int32_t>(t.width.size()), num_rows_);
-  BZ_CHECK_EQ(t.width[0], 0);
-  GroupView view{t.blocks.data(),     t.width.data(),  t.first.data(),      num_rows_,
-                 t.shape.max_columns, spec.block_size, t.shape.max_position};
+GroupView view_of(const TableShape& shape, GroupId group, int32_t num_rows, const BlockId* table, const int32_t* width,
+                  const int32_t* first) {
+  const GroupSpec& spec = shape.spec;
+  GroupView view{table, width, first, num_rows, shape.max_columns, spec.block_size, shape.max_position};
   view.form = slot_form(spec.kind);
   view.ratio = spec.ratio;
-  view.base_column = spec.kind == CacheKind::kSink ? ceil_div(spec.sink_tokens, spec.block_size) : 0;
+  view.base_column = sink_columns(spec);
   view.cp_world = spec.cp_world;
   view.cp_rank = spec.cp_rank;
   view.cp_interleave = spec.cp_interleave;
+  view.window = view.form == SlotForm::kWindowed ? spec.window : 0;
+  view.chunked = spec.kind == CacheKind::kChunkedLocal;
   view.group = group;
   return view;
+}
+
+GroupView BlockTables::view(GroupId group) const {
+  const Table& t = table(group);
+  BZ_CHECK_EQ(static_cast<int32_t>(t.width.size()), num_rows_);
+  BZ_CHECK_EQ(t.width[0], 0);
+  return view_of(t.shape, group, num_rows_, t.blocks.data(), t.width.data(), t.first.data());
 }
 
 uint64_t BlockTables::hash() const {

@@ -28,6 +28,10 @@ struct TableShape {
   bool operator==(const TableShape&) const = default;
 };
 
+// A group's tables as the device functions see them; the arrays may be a device's.
+GroupView view_of(const TableShape& shape, GroupId group, int32_t num_rows, const BlockId* table, const int32_t* width,
+                  const int32_t* first);
+
 class BlockTables {
  public:
   // REQUIRES: num_rows >= 2 (the null row and one more), 1 to kMaxGroups shapes.

@@ -16,20 +16,6 @@ RowLimits limits_of(const CacheConfig& config) {
   return {config.max_seq_len, in_flight, config.num_spec, config.max_encoder_tokens};
 }
 
-std::vector<TableShape> table_shapes(const CacheConfig& config) {
-  BZ_CHECK_GE(config.max_seq_len, 1);
-  BZ_CHECK_GE(config.max_changes_per_plan, 1);
-  BZ_CHECK_GE(config.num_spec, 0);
-  std::vector<TableShape> shapes;
-  for (const GroupSpec& spec : config.groups) {
-    BZ_CHECK_GT(spec.block_size, 0);
-    BZ_CHECK_EQ(spec.block_size % spec.cp_interleave, 0);
-    const int32_t positions = spec.kind == CacheKind::kCross ? config.max_encoder_tokens : config.max_seq_len;
-    shapes.push_back({spec, max_columns(spec, limits_of(config)), positions});
-  }
-  return shapes;
-}
-
 // Tokens of a hash block: it divides the tokens of every group's block.
 int32_t hash_unit(const CacheConfig& config) {
   int32_t unit = 0;
@@ -56,6 +42,20 @@ CacheConfig make_cache_config(const Layout& layout, int32_t max_rows, int32_t ma
   config.max_seq_len = max_seq_len;
   config.block_stride = layout.block_stride;
   return config;
+}
+
+std::vector<TableShape> table_shapes(const CacheConfig& config) {
+  BZ_CHECK_GE(config.max_seq_len, 1);
+  BZ_CHECK_GE(config.max_changes_per_plan, 1);
+  BZ_CHECK_GE(config.num_spec, 0);
+  std::vector<TableShape> shapes;
+  for (const GroupSpec& spec : config.groups) {
+    BZ_CHECK_GT(spec.block_size, 0);
+    BZ_CHECK_EQ(spec.block_size % spec.cp_interleave, 0);
+    const int32_t positions = spec.kind == CacheKind::kCross ? config.max_encoder_tokens : config.max_seq_len;
+    shapes.push_back({spec, max_columns(spec, limits_of(config)), positions});
+  }
+  return shapes;
 }
 
 CacheManager::CacheManager(const CacheConfig& config)

@@ -50,6 +50,8 @@ struct CacheConfig {
 };
 
 CacheConfig make_cache_config(const Layout& layout, int32_t max_rows, int32_t max_seq_len);
+// The tables that such a cache has, on the host and on every device.
+std::vector<TableShape> table_shapes(const CacheConfig& config);
 
 // Why a group supports no longer prefix than it does.
 enum class MissReason : uint8_t {

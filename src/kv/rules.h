@@ -43,9 +43,8 @@ constexpr int32_t sink_columns(const GroupSpec& spec) { return ceil_div(spec.sin
 
 // The first token that a query at `position` or later can see.
 constexpr int32_t first_needed(const GroupSpec& spec, int32_t position) {
-  if (spec.kind == CacheKind::kSlidingWindow) return std::max(0, position - spec.window + 1);
-  if (spec.kind == CacheKind::kChunkedLocal) return position / spec.window * spec.window;
-  return 0;
+  const bool windowed = slot_form(spec.kind) == SlotForm::kWindowed;
+  return first_in_window(windowed ? spec.window : 0, spec.kind == CacheKind::kChunkedLocal, position);
 }
 
 // The columns a row must own. Only processed tokens move `first` (KV-2).

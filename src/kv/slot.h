@@ -39,6 +39,8 @@ struct GroupView {
   int32_t cp_world = 1;       // context parallel ranks that share the tokens (kTokens only)
   int32_t cp_rank = 0;        // of this rank
   int32_t cp_interleave = 1;  // consecutive tokens on one rank; divides block_size
+  int32_t window = 0;         // kWindowed: tokens a query sees, itself included, or tokens in a chunk
+  bool chunked = false;       // kWindowed: the window is the query's own chunk
   GroupId group{0};
 };
 
@@ -115,6 +117,16 @@ BZ_HD constexpr SlotId write_slot(const GroupView& g, RowId row, int32_t positio
     case SlotForm::kCross: break;
   }
   return kPadSlot;
+}
+
+// The first position that a query at `position` can see. window 0: all of them.
+BZ_HD constexpr int32_t first_in_window(int32_t window, bool chunked, int32_t position) {
+  if (window == 0) return 0;
+  if (chunked) return position / window * window;
+  return position < window ? 0 : position - window + 1;
+}
+BZ_HD constexpr int32_t first_visible(const GroupView& g, int32_t position) {
+  return first_in_window(g.window, g.chunked, position);
 }
 
 // The slot of a position of a row whose step ends with it.

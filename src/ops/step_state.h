@@ -62,9 +62,10 @@ struct StagedSlot {
 
 struct GroupStep {
   kv::GroupView view;  // device-resident tables
-  kv::SlotId* slots;   // [T] where each token's entry is written; kPadSlot for padding
-  int32_t*
-      first_visible;  // [R] first position a query of the row may see (0 for full attention); tile loops start here
+  kv::SlotId* slots;   // [T] where each token's entry is written; kPadSlot for padding, and where it writes none
+  // [R] first position that a query of the row may see (0 for full attention): tile loops start here (PAD-7)
+  int32_t* first_visible;
+  kv::StateId* states;  // [R][states_per_row] state after token i of a verify step; kNullState for padding (STATE-1)
 };
 
 struct StepView {
@@ -72,6 +73,7 @@ struct StepView {
   int32_t padded_tokens;  // T
   int32_t padded_logits;  // L
   int32_t num_groups;
+  int32_t states_per_row;  // 1 + k
 
   const kv::NumValidRows* num_valid_rows;      // [1]
   const kv::NumValidTokens* num_valid_tokens;  // [1]

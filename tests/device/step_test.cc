@@ -38,6 +38,8 @@ struct Step {
     g.max_position = columns * block_size;
     v.groups[0].slots = twin.take<kv::SlotId>(n, kv::SlotId(int64_t{-7}));
     v.groups[0].first_visible = twin.take<int32_t>(r, -7);
+    v.states_per_row = 2;
+    v.groups[0].states = twin.take<kv::StateId>(2 * r, kv::StateId(7u));
     p.sampling = twin.take<ops::RowSampling>(r);
     p.sample_row = twin.take<int32_t>(r, -7);
     p.error_state = twin.take<ops::StepResultHeader>(1);
@@ -52,7 +54,7 @@ struct Step {
     ops::GroupStep& g = v.groups[0];
     g.view.table = twin.there(g.view.table), g.view.width = twin.there(g.view.width);
     g.view.first = twin.there(g.view.first), g.slots = twin.there(g.slots);
-    g.first_visible = twin.there(g.first_visible);
+    g.first_visible = twin.there(g.first_visible), g.states = twin.there(g.states);
     return v;
   }
   ops::PrepareParams there() const {

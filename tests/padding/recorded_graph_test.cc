@@ -30,7 +30,7 @@ class RecordedGraph : public testing::Test {
   RecordedGraph()
       : file_(quantized_tiny()),
         model_(load(test_options(file_.path()), "reference")),
-        hand_(model_->runner(), model_->plan().layout) {}
+        hand_(model_->runner()) {}
 
   TemporaryModel file_;
   std::unique_ptr<engine::LoadedModel> model_;

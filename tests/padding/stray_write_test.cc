@@ -48,14 +48,13 @@ void run_with_stray_write(NullGuard guard, int64_t slot, bool from_end, engine::
   engine::RunnerConfig runner_config;
   runner_config.limits = {64, 4, 64};
   runner_config.mode = mode;
-  runner_config.num_table_rows = 5;
-  runner_config.max_seq_len = 64;
+  runner_config.cache = kv::make_cache_config(layout, 5, 64);
   runner_config.null_guard = guard;
   const auto runner = engine::GraphRunner::create(*device, table, *model, layout, runner_config).value();
   if (from_end) slot += int64_t{layout.num_blocks} * kBlockSize;
   const kv::PageView& k = kv::pages_of_layer(layout, kLayer).k;
   g_stray.address = runner->slabs().base() + kv::entry_offset(k, kv::SlotId(slot)).value();
-  HandRun hand(*runner, layout);
+  HandRun hand(*runner);
   hand.step({1, 2, 3});
   std::fprintf(stderr, "no fault\n");
 }

@@ -2,10 +2,7 @@
 
 namespace bz::test {
 
-HandRun::HandRun(engine::GraphRunner& runner, const kv::Layout& layout)
-    : runner_(runner),
-      cache_(kv::make_cache_config(layout, runner.config().num_table_rows, runner.config().max_seq_len)),
-      row_(cache_.admit()) {}
+HandRun::HandRun(engine::GraphRunner& runner) : runner_(runner), cache_(runner.config().cache), row_(cache_.admit()) {}
 
 engine::StepPlan HandRun::plan(const std::vector<int32_t>& tokens) {
   const auto n = static_cast<int32_t>(tokens.size());

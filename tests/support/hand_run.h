@@ -11,7 +11,7 @@ namespace bz::test {
 
 class HandRun {
  public:
-  HandRun(engine::GraphRunner& runner, const kv::Layout& layout);
+  explicit HandRun(engine::GraphRunner& runner);
 
   // The plan of the request's next step: these tokens, the last one sampled.
   engine::StepPlan plan(const std::vector<int32_t>& tokens);

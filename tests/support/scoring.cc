@@ -7,8 +7,7 @@ namespace bz::test {
 void score_text(engine::LoadedModel& model, const std::vector<int32_t>& ids, int32_t chunk,
                 const std::function<void(int32_t position, std::span<const float> logits)>& see) {
   engine::GraphRunner& runner = model.runner();
-  kv::CacheManager cache(
-      kv::make_cache_config(model.plan().layout, runner.config().num_table_rows, runner.config().max_seq_len));
+  kv::CacheManager cache(runner.config().cache);
   const auto vocab = static_cast<size_t>(model.model().vocab_size());
   std::vector<float> host(vocab);
   const kv::RowId row = cache.admit();

@@ -69,7 +69,9 @@ int live_table_row(const PrepareParams& p, const StagedRow& staged, StepError* e
   return row;
 }
 
-void derive_token(const PrepareParams& p, int t, int batch_row, int table_row, int position, int32_t token) {
+// seq_end: the row's length after this step.
+void derive_token(const PrepareParams& p, int t, int batch_row, int table_row, int position, int seq_end,
+                  int32_t token) {
   const StepView& v = p.view;
   const bool live = table_row != kNullRow.value();
   writable(v.token_ids)[t] = live ? token : 0;
@@ -77,7 +79,17 @@ void derive_token(const PrepareParams& p, int t, int batch_row, int table_row, i
   writable(v.token_row)[t] = live ? batch_row : -1;
   if (!live && mutated(Mutation::kZeroFilledSlots)) return;
   for (int g = 0; g < v.num_groups; ++g)
-    v.groups[g].slots[t] = kv::slot_of(v.groups[g].view, RowId(table_row), position);
+    v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(table_row), position, seq_end);
+}
+
+// What a batch row sees and owns in every group: where its queries begin to look, and its states (STATE-1).
+void derive_groups(const StepView& v, int b, int table_row, int num_computed) {
+  for (int g = 0; g < v.num_groups; ++g) {
+    const GroupStep& group = v.groups[g];
+    group.first_visible[b] = kv::first_visible(group.view, num_computed);
+    for (int i = 0; i < v.states_per_row; ++i)
+      group.states[b * v.states_per_row + i] = kv::state_of(group.view, RowId(table_row), i);
+  }
 }
 
 // Derives one batch row and its tokens; returns the first token index after it.
@@ -89,14 +101,16 @@ int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_
   const RowState& state = p.row_state[row];
   const int query_len = std::min(staged.query_len, v.padded_tokens - first_token);
   writable(v.row_index)[b] = row;
-  writable(v.seq_len)[b] = live ? state.num_computed + query_len : 0;
+  const int num_computed = live ? state.num_computed : 0;
+  writable(v.seq_len)[b] = live ? num_computed + query_len : 0;
   p.sampling[b] = staged.sampling;
   p.sample_row[b] = live ? staged.sample : 0;
-  for (int g = 0; g < v.num_groups; ++g) v.groups[g].first_visible[b] = 0;
+  derive_groups(v, b, row, num_computed);
   for (int i = 0; i < query_len; ++i) {
     const int32_t staged_token = slot.tokens[first_token + i];
     const int32_t token = staged_token == kTokenFromRowState ? state.last_token : staged_token;
-    derive_token(p, first_token + i, b, row, live ? state.num_computed + i : 0, token);
+    const int position = live ? num_computed + i : 0;
+    derive_token(p, first_token + i, b, row, position, live ? num_computed + query_len : 1, token);
   }
   return first_token + query_len;
 }
@@ -131,7 +145,7 @@ void prepare_kernel(const PrepareParams& p, Worker& worker) {
     t = derive_row(p, slot, b, t, &error);
     writable(v.query_start)[b + 1] = t;
   }
-  for (; t < v.padded_tokens; ++t) derive_token(p, t, -1, kNullRow.value(), 0, 0);
+  for (; t < v.padded_tokens; ++t) derive_token(p, t, -1, kNullRow.value(), 0, 1, 0);
   derive_logits_tokens(p);
 
   const bool gap = error == StepError::kSequenceGap;

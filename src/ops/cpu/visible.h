@@ -21,9 +21,12 @@ inline bool row_is_live(const StepView& view, int32_t row) {
 }
 
 // REQUIRES: row_is_live(view, row); `token` belongs to it. Causal: up to the token's own position, and never past what
-// the cache holds.
+// the cache holds; from where the group's window begins, for this token and for its row.
 inline VisibleRange visible_range(const StepView& view, int32_t group, int32_t row, int64_t token) {
-  return {std::max(view.groups[group].first_visible[row], 0), std::min(view.positions[token] + 1, view.seq_len[row])};
+  const GroupStep& g = view.groups[group];
+  const int32_t position = view.positions[token];
+  return {std::max(g.first_visible[row], kv::first_visible(g.view, position)),
+          std::min(position + 1, view.seq_len[row])};
 }
 
 }  // namespace bz::ops::cpu

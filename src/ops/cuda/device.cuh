@@ -61,7 +61,9 @@ __device__ inline bool row_is_live(const StepView& view, int32_t row) {
 }
 // REQUIRES: row_is_live(view, row); token belongs to it.
 __device__ inline VisibleRange visible_range(const StepView& view, int32_t group, int32_t row, int64_t token) {
-  return {max(view.groups[group].first_visible[row], 0), min(view.positions[token] + 1, view.seq_len[row])};
+  const GroupStep& g = view.groups[group];
+  const int32_t position = view.positions[token];
+  return {max(g.first_visible[row], kv::first_visible(g.view, position)), min(position + 1, view.seq_len[row])};
 }
 
 // ---- cache elements ----

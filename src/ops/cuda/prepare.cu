@@ -148,11 +148,17 @@ __device__ void derive_row(const PrepareParams& p, const StagedRow& staged, cons
   const int query_len = s.query_start[b + 1] - s.query_start[b];
   s.table_row[b] = row;
   writable(v.row_index)[b] = row;
-  writable(v.seq_len)[b] = live ? p.row_state[row].num_computed + query_len : 0;
+  const int num_computed = live ? p.row_state[row].num_computed : 0;
+  writable(v.seq_len)[b] = live ? num_computed + query_len : 0;
   writable(v.query_start)[b + 1] = s.query_start[b + 1];
   p.sampling[b] = staged.sampling;
   p.sample_row[b] = live ? staged.sample : 0;
-  for (int g = 0; g < v.num_groups; ++g) v.groups[g].first_visible[b] = 0;
+  for (int g = 0; g < v.num_groups; ++g) {
+    const GroupStep& group = v.groups[g];
+    group.first_visible[b] = kv::first_visible(group.view, num_computed);
+    for (int i = 0; i < v.states_per_row; ++i)
+      group.states[b * v.states_per_row + i] = kv::state_of(group.view, RowId(row), i);
+  }
 }
 
 // The batch row that token t belongs to; -1: none.
@@ -175,16 +181,18 @@ __device__ void derive_token(const PrepareParams& p, int32_t staged, const Share
   const int b = row_of_token(s, v.padded_rows, t);
   const int row = b >= 0 ? s.table_row[b] : kNullRow.value();
   const bool live = row != kNullRow.value();
-  int32_t token = 0, position = 0;
+  int32_t token = 0, position = 0, seq_end = 1;
   if (live) {
     const RowState& state = p.row_state[row];
     token = staged == kTokenFromRowState ? state.last_token : staged;
     position = state.num_computed + t - s.query_start[b];
+    seq_end = state.num_computed + s.query_start[b + 1] - s.query_start[b];
   }
   writable(v.token_ids)[t] = token;
   writable(v.positions)[t] = position;
   writable(v.token_row)[t] = live ? b : -1;
-  for (int g = 0; g < v.num_groups; ++g) v.groups[g].slots[t] = kv::slot_of(v.groups[g].view, RowId(row), position);
+  for (int g = 0; g < v.num_groups; ++g)
+    v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(row), position, seq_end);
   if (p.logits_all_tokens) writable(v.logits_token)[t] = live ? t : -1;
 }
 
