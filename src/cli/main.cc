@@ -8,6 +8,7 @@
 #include "cli/plan.h"
 #include "cli/run.h"
 #include "cli/serve.h"
+#include "cli/sim.h"
 
 namespace {
 
@@ -41,6 +42,10 @@ int main(int argc, char** argv) {
   CLI::App* inspect = app.add_subcommand("inspect", "what is in a model file");
   bz::cli::add_inspect_options(*inspect, inspect_options);
 
+  bz::cli::SimOptions sim_options;
+  CLI::App* sim = app.add_subcommand("sim", "the engine on a device that computes nothing, with made-up traffic");
+  bz::cli::add_sim_options(*sim, sim_options);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -53,5 +58,6 @@ int main(int argc, char** argv) {
   if (run->parsed()) return report(bz::cli::run(run_options));
   if (serve->parsed()) return report(bz::cli::serve(serve_options));
   if (plan->parsed()) return report(bz::cli::plan(plan_options));
+  if (sim->parsed()) return report(bz::cli::sim(sim_options));
   return report(bz::cli::inspect(inspect_options));
 }

@@ -50,7 +50,11 @@ Result<int64_t> parse_bytes(const std::string& option, const std::string& text) 
 }
 
 void add_engine_options(CLI::App& command, EngineOptions& o) {
-  command.add_option("--device", o.load.device.name, "where to run: cpu or cuda:N")->capture_default_str();
+  command
+      .add_option(
+          "--device", o.load.device.name,
+          "where to run: cpu, cuda:N, or null (computes nothing and makes tokens up: to test and time the rest)")
+      ->capture_default_str();
   command.add_option("--threads", o.load.device.num_threads, "CPU threads; 0: one per core")->capture_default_str();
   command.add_option("--graphs", o.graphs, "none: run ops one by one; full or auto: record and replay")
       ->capture_default_str();

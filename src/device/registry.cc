@@ -7,6 +7,7 @@
 #if defined(BZ_CUDA)
 #include "device/cuda/cuda_device.h"
 #endif
+#include "device/null/null_device.h"
 
 namespace bz::device {
 namespace {
@@ -25,6 +26,7 @@ int cuda_index(std::string_view name) {
 
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
   if (options.name == "cpu") return cpu::create_cpu_device(options.num_threads);
+  if (options.name == "null") return null::create_null_device();
   if (const int index = cuda_index(options.name); index >= 0) {
 #if defined(BZ_CUDA)
     return cuda::create_cuda_device(index);
@@ -33,7 +35,7 @@ Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
                             options.name);
 #endif
   }
-  return invalid_argument("--device {}: no such device; use cpu or cuda:N", options.name);
+  return invalid_argument("--device {}: no such device; use cpu, cuda:N or null", options.name);
 }
 
 }  // namespace bz::device

@@ -1,4 +1,4 @@
-// Chooses a backend by its name: "cpu", "cuda:N" (later "null").
+// Chooses a backend by its name: "cpu", "cuda:N", "null".
 #pragma once
 
 #include <memory>

@@ -73,7 +73,7 @@ Result<ModelPlan> plan_model(const LoadOptions& options) {
   request.layers = models::llama_cache_specs(plan.config, *plan.options.kv_dtype);
   request.cache_bytes = plan.options.kv_cache_bytes;
   request.block_size = options.block_size;
-  if (!on_cpu(options)) request.granule = kCudaGranule;
+  if (options.device.name.starts_with("cuda")) request.granule = kCudaGranule;
   auto layout = kv::make_layout(request);
   if (!layout.ok()) {
     const Status& s = layout.status();

@@ -53,12 +53,12 @@ Status Scheduler::check(const Request& r) const {
   }
   BZ_TRY(check_sampling(r.sampling));
   const int32_t blocks = cache_.num_blocks_for(static_cast<int32_t>(prompt) + r.max_tokens);
-  if (blocks > cache_.num_blocks() - 1) {
+  if (blocks > cache_.num_usable_blocks()) {
     return Status(
         StatusCode::kResourceExhausted,
         fmt::format("{} tokens need {} cache blocks, the cache has {}: lower max_tokens or start with a larger "
                     "--kv-cache-bytes",
-                    prompt + r.max_tokens, blocks, cache_.num_blocks() - 1),
+                    prompt + r.max_tokens, blocks, cache_.num_usable_blocks()),
         "max_tokens");
   }
   return ok_status();
@@ -100,6 +100,7 @@ void Scheduler::schedule(StepPlan& plan) {
   plan_chunks(plan);
   admit_waiting(plan);
 }
+
 
 int32_t Scheduler::token_budget(const StepPlan& plan) const {
   return config_.max_num_batched_tokens - static_cast<int32_t>(plan.tokens.size());

@@ -32,7 +32,7 @@ constexpr int32_t kEnd = 9999;
 class SchedulerTest : public testing::Test {
  protected:
   struct Sizes {
-    int32_t seqs = 4, tokens = 32, blocks = 33, block_size = 4, model_len = 64, changes = 1 << 16;
+    int32_t seqs = 4, tokens = 32, blocks = 33, block_size = 4, model_len = 64, changes = 1 << 16, sink_tokens = 0;
   };
   void make(const Sizes& sizes) {
     SchedulerConfig config;
@@ -41,7 +41,9 @@ class SchedulerTest : public testing::Test {
     config.max_model_len = sizes.model_len;
     config.end_token_ids = {kEnd};
     kv::CacheConfig cache;
-    cache.groups.push_back({kv::CacheKind::kFull, sizes.block_size, 0, {0}});
+    cache.groups.push_back(
+        {sizes.sink_tokens > 0 ? kv::CacheKind::kSink : kv::CacheKind::kFull, sizes.block_size, 0, {0}});
+    cache.groups.back().sink_tokens = sizes.sink_tokens;
     cache.num_blocks = sizes.blocks;
     cache.max_rows = sizes.seqs + 1;
     cache.max_seq_len = sizes.model_len;
@@ -344,6 +346,16 @@ TEST_F(SchedulerTest, FinishAllEndsEveryRequestOnce) {
   EXPECT_EQ(waiting->finished, FinishReason::kError);
   EXPECT_EQ(waiting->error, "why");
   EXPECT_FALSE(scheduler_->has_work());
+}
+
+// Found by the simulation: such a request was taken and waited for ever.
+TEST_F(SchedulerTest, BlocksOfSinksAreNotCountedOn) {
+  make({.blocks = 9, .sink_tokens = 4});
+  EXPECT_FALSE(scheduler_->check(request(20, 12)).ok());
+  ASSERT_TRUE(scheduler_->check(request(20, 8)).ok());
+  const auto sink = add(1, 20, 8);
+  run_to_end();
+  EXPECT_EQ(sink->finished, FinishReason::kLength);
 }
 
 TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndNamesTheField) {

@@ -127,8 +127,9 @@ class CacheManager {
   // ---- prefix cache ----
   // The longest prefix that every group supports, the last token excluded: its logits are wanted. Pure.
   void find_prefix(const PrefixQuery& query, PrefixHit& hit) const;
-  // Admits a row that starts with the hit's tokens, and whether num_tokens more fit then. All hits are taken before any
-  // block is allocated (KV-1). REQUIRES: nothing changed since find_prefix.
+  // Admits a row that starts with the hit's tokens, and whether there are blocks for num_tokens more then, in chunks of
+  // at most max_in_flight. All hits are taken before any block is allocated (KV-1). REQUIRES: nothing changed since
+  // find_prefix.
   bool can_admit(const PrefixHit& hit, int32_t num_tokens) const;
   RowId admit(const PrefixHit& hit, int32_t encoder_tokens = 0);
   // Offers the row's blocks to later requests: all whole hash blocks of the query that taken plans compute (KV-3). The
@@ -156,6 +157,8 @@ class CacheManager {
   // ---- what it is like ----
   const CacheConfig& config() const { return config_; }
   int32_t num_blocks() const { return pool_.num_blocks(); }
+  // Blocks that requests can have: all but the null block and the sinks.
+  int32_t num_usable_blocks() const { return num_blocks() - 1 - static_cast<int32_t>(sinks_.size()); }
   int32_t num_free_blocks() const { return pool_.num_free(); }      // can be handed out now
   int32_t num_fenced_blocks() const { return pool_.num_fenced(); }  // free once processed
   int32_t num_used_blocks() const { return pool_.num_owned(); }

@@ -104,8 +104,8 @@ bool CacheManager::can_admit(const PrefixHit& hit, int32_t num_tokens) const {
         needed += pool_.is_free(cached_block(hit, group, (c + 1) * tokens_per_block(s)));
       }
     }
-    needed += columns.width - columns.first - sinks - hits;
-    if (columns.width - columns.first > tables_.max_columns(group)) return false;
+    // Of more tokens than may be in flight a window's row never holds all: they come chunk by chunk.
+    needed += std::min(columns.width - columns.first, tables_.max_columns(group)) - sinks - hits;
   }
   return pool_.can_allocate(needed);
 }

@@ -50,6 +50,22 @@ int32_t hit_of(const CacheManager& m, const PrefixQuery& query) {
   return hit.num_tokens;
 }
 
+// Found by the simulation: a prompt longer than a window's narrow rows was never admitted.
+TEST(Prefix, APromptLongerThanAWindowsRowComesChunkByChunk) {
+  GroupSpec window{CacheKind::kSlidingWindow, 4, 6, {}};
+  CacheConfig config = config_of({full(4), window});
+  config.max_in_flight = 8;
+  CacheManager m(config);
+  PrefixHit hit;
+  m.find_prefix({iota(100)}, hit);
+  EXPECT_TRUE(m.can_admit(hit, 100));
+  config.num_blocks = 1 + 25 + 4;  // the window's row has five cells: one block is missing
+  const CacheManager small(config);
+  EXPECT_FALSE(small.can_admit(hit, 100));
+  config.num_blocks = 1 + 25 + 5;
+  EXPECT_TRUE(CacheManager(config).can_admit(hit, 100));
+}
+
 TEST(Prefix, TheLastTokenIsNeverAHit) {
   CacheManager m(config_of({full(4)}));
   const std::vector<int32_t> tokens = iota(12);

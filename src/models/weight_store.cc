@@ -9,7 +9,8 @@ constexpr uint32_t kDeviceAlign = 16;  // kernels read weights 16 bytes at a tim
 
 Result<WeightStore> WeightStore::create(device::Device& device, const formats::GgufFile& file) {
   const std::byte* data = file.bytes().data() + file.data_offset();
-  if (device.kind() == device::DeviceKind::kCpu) return WeightStore(data, data, {});
+  // The CPU reads them where they are mapped; the null device not at all.
+  if (device.kind() != device::DeviceKind::kCuda) return WeightStore(data, data, {});
   if (file.alignment() % kDeviceAlign != 0) {
     return invalid_argument("{}: tensors are aligned to {} bytes, this device needs {}; use --device cpu", file.name(),
                             file.alignment(), kDeviceAlign);

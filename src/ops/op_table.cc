@@ -6,6 +6,7 @@
 #if defined(BZ_CUDA)
 #include "ops/cuda/cuda_ops.h"
 #endif
+#include "ops/null/null_ops.h"
 
 namespace bz::ops {
 namespace {
@@ -29,6 +30,7 @@ Result<const OpTable*> cpu_table() {
 
 Result<const OpTable*> op_table_for(device::DeviceKind kind, [[maybe_unused]] bool batch_invariant) {
   if (kind == device::DeviceKind::kCpu) return cpu_table();
+  if (kind == device::DeviceKind::kNull) return &null::table();
 #if defined(BZ_CUDA)
   if (kind == device::DeviceKind::kCuda) return &cuda::table(batch_invariant);
 #endif

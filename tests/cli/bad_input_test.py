@@ -138,6 +138,8 @@ class BadInput(unittest.TestCase):
         self.refused("run", m, "-p", "ab", "--kv-cache-bytes", "900000G", says=["--kv-cache-bytes"])
         self.refused("run", m, "-p", "ab", "--max-model-len", "100000", says=["--max-model-len"])
         self.refused("run", m, "-p", "ab", "--device", "tpu", says=["--device"])
+        self.refused("sim", "--steps", "0", says=["--steps"])
+        self.refused("sim", "--seeds", "many", says=["--seeds"])
         self.refused("run", m, "-p", "ab", "--no-such-option", says=["--no-such-option"])
         self.refused("run", m, says=["--prompt"])
         self.refused("run", m, "-p", "ab", "-n", "many", says=["--max-tokens"])

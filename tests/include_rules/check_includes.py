@@ -20,14 +20,17 @@ ALLOWED = {
     "dist": ["base/", "device/", "kv/"],
     "engine": ["base/", "kv/", "device/", "ops/", "formats/", "models/", "dist/"],
     "server": ["base/", "formats/", "engine/engine.h", "engine/request.h", "engine/text_stream.h"],
-    "cli": ["base/", "kv/", "device/", "ops/", "formats/", "models/", "dist/", "engine/", "server/"],
+    "sim": ["base/", "kv/", "device/", "ops/", "models/", "engine/"],
+    "cli": ["base/", "kv/", "device/", "ops/", "formats/", "models/", "dist/", "engine/", "server/", "sim/"],
 }
 # Headers of one backend -> where they may be included.
 BACKENDS = {
     "device/cpu/": ["device/cpu/", "device/registry.cc", "ops/cpu/"],
     "device/cuda/": ["device/cuda/", "device/registry.cc", "ops/cuda/", "dist/"],
-    "ops/cpu/": ["ops/cpu/", "ops/op_table.cc"],
+    "device/null/": ["device/null/", "device/registry.cc", "ops/null/", "sim/"],
+    "ops/cpu/": ["ops/cpu/", "ops/op_table.cc", "ops/null/"],
     "ops/cuda/": ["ops/cuda/", "ops/op_table.cc"],
+    "ops/null/": ["ops/null/", "ops/op_table.cc", "sim/"],
 }
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cub/|nccl|cooperative_groups|driver_types|nvToolsExt)")
 CUDA_FOLDERS = ("device/cuda/", "ops/cuda/", "dist/")
@@ -111,6 +114,9 @@ SELF_TEST = [
     ("engine/engine_core.cc", "stream.launch(*graph);", "launches a graph"),
     ("engine/engine_core.cc", "// never stream.launch(graph) here", None),
     ("engine/kv_sanitizer.cc", "slots[t] = kv::slot_of(view, row, position);", "with its own code"),
+    ("sim/a.cc", '#include "device/null/null_stream.h"', None),
+    ("sim/a.cc", '#include "server/server.h"', "sim may include"),
+    ("engine/a.cc", '#include "ops/null/null_ops.h"', "name that backend"),
     ("elsewhere/a.cc", "int x;", "no include rule"),
 ]
 

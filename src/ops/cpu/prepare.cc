@@ -5,6 +5,7 @@
 // answer kPadSlot for it (PAD-2, PAD-3).
 #include "device/cpu/cpu_stream.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/prepare_step.h"
 
 namespace bz::ops::cpu {
 namespace {
@@ -127,7 +128,12 @@ void derive_logits_tokens(const PrepareParams& p) {
 }
 
 void prepare_kernel(const PrepareParams& p, Worker& worker) {
-  if (worker.index() != 0) return;  // a few microseconds in all: not worth a split
+  if (worker.index() == 0) prepare_step(p);  // a few microseconds in all: not worth a split
+}
+
+}  // namespace
+
+void prepare_step(const PrepareParams& p) {
   const StepView& v = p.view;
   const uint64_t count = ++*p.step_count;
   const StagedSlot& slot = p.ring[(count - 1) % PrepareParams::kRingSlots];
@@ -153,8 +159,6 @@ void prepare_kernel(const PrepareParams& p, Worker& worker) {
   *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : slot.header->num_valid_tokens);
   *p.error_state = {count, error, gap ? 0 : slot.header->num_valid_rows};
 }
-
-}  // namespace
 
 void prepare(device::Stream& stream, const PrepareParams& params) {
   BZ_CHECK_LE(params.view.num_groups, kv::kMaxGroups);
