@@ -72,6 +72,10 @@ function(bz_module name)
   endif()
 endfunction()
 
+# For tests that read committed files: where the sources are. (__FILE__ would be relative under ccache's base_dir.)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/source_dir.h
+  CONTENT "#pragma once\ninline constexpr const char* kSourceDir = \"${CMAKE_SOURCE_DIR}\";\n")
+
 # bz_test(name LABEL label SOURCES ... DEPS ...): a GoogleTest program; one CTest test per TEST.
 function(bz_test name)
   cmake_parse_arguments(T "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
@@ -79,6 +83,7 @@ function(bz_test name)
     set(T_TIMEOUT 300)
   endif()
   add_executable(${name} ${T_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(${name} PRIVATE bz_flags ${T_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${T_LABEL}" TIMEOUT ${T_TIMEOUT})

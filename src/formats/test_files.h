@@ -7,16 +7,19 @@
 #include <iterator>
 #include <string>
 
+#include "base/check.h"
+#include "source_dir.h"
+
 namespace bz::formats {
 
 // <source tree>/tests/golden/<name>
 inline std::string golden_path(const std::string& name) {
-  const std::filesystem::path here = __FILE__;  // <source tree>/src/formats/test_files.h
-  return (here.parent_path().parent_path().parent_path() / "tests" / "golden" / name).string();
+  return (std::filesystem::path(kSourceDir) / "tests" / "golden" / name).string();
 }
 
 inline std::string read_test_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
+  BZ_CHECK_MSG(in.good(), "cannot read {}", path);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "seeds.h"
+#include "source_dir.h"
 #include "targets.h"
 
 namespace bz::fuzz {
@@ -17,7 +18,7 @@ namespace {
 using Target = void (*)(std::span<const std::byte>);
 
 std::filesystem::path corpus_folder(const char* name) {
-  return std::filesystem::path(__FILE__).parent_path() / "corpus" / name;
+  return std::filesystem::path(kSourceDir) / "tests" / "fuzz" / "corpus" / name;
 }
 
 void replay(const char* name, Target target) {

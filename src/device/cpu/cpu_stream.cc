@@ -29,21 +29,19 @@ void CpuStream::add(const Node& node) {
     capture_->add(node);
     return;
   }
-  pool_->run([&](Worker& worker) {
-    const FaultScope scope(node.label.op, node.label.layer, step_);
-    node.run(node, worker);
-  });
+  run_nodes(&node, 1);
 }
 
 void CpuStream::launch(const Graph& graph) {
   BZ_CHECK_MSG(capture_ == nullptr, "a graph cannot be launched inside a capture");
   const auto& nodes = static_cast<const CpuGraph&>(graph).nodes();
-  pool_->run([&](Worker& worker) {
-    for (const Node& node : nodes) {
-      const FaultScope scope(node.label.op, node.label.layer, step_);
-      node.run(node, worker);
-      worker.barrier();
-    }
+  run_nodes(nodes.data(), nodes.size());
+}
+
+void CpuStream::run_nodes(const Node* nodes, size_t count) {
+  pool_->run(count, [&](size_t i, Worker& worker) {
+    const FaultScope scope(nodes[i].label.op, nodes[i].label.layer, step_);
+    nodes[i].run(nodes[i], worker);
   });
 }
 

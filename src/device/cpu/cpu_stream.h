@@ -56,6 +56,8 @@ class CpuStream final : public Stream {
   int32_t layer() const { return layer_; }
 
  private:
+  void run_nodes(const Node* nodes, size_t count);
+
   ThreadPool* pool_;
   std::unique_ptr<CpuGraph> capture_;
   int32_t layer_ = -1;

@@ -1,6 +1,9 @@
 #include "device/cpu/thread_pool.h"
 
 #include <sched.h>
+#include <sys/resource.h>
+
+#include <chrono>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -9,10 +12,13 @@
 namespace bz::device::cpu {
 namespace {
 
-// Spins before giving the core away: long enough to cover the gap between two ops, short enough not to starve a thread
-// of our own on a machine with fewer free cores than workers.
+// Spins before sleeping: covers the gap between two ops, and is short enough not to take a core from others for long.
 constexpr int kSpins = 4000;
-constexpr int kYields = 200;
+
+// Team::op
+constexpr uint64_t kMembers = 0xffff;
+constexpr uint64_t kOpen = uint64_t{1} << 16;
+constexpr uint64_t kNextOp = uint64_t{1} << 32;
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -20,67 +26,129 @@ inline void relax() {
 #endif
 }
 
-// Returns once `value` differs from `old`.
-void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
+// Waits until done(value).
+template <class T, class Done>
+void wait_until(const std::atomic<T>& value, Done&& done) {
   for (int i = 0; i < kSpins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
+    if (done(value.load(std::memory_order_acquire))) return;
     relax();
   }
-  for (int i = 0; i < kYields; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    std::this_thread::yield();
+  for (;;) {
+    const T seen = value.load(std::memory_order_acquire);
+    if (done(seen)) return;
+    value.wait(seen, std::memory_order_acquire);
   }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
+
+// A worker whose core was taken away inside an op holds everybody up, and on a busy machine will again: it then sits
+// out many times as long as that op took.
+class Bench {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_out() const { return out_ && Clock::now() < until_; }
+
+  template <class Fn>
+  void watch(Fn&& fn) {
+    const Clock::time_point start = Clock::now();
+    fn();
+    const Clock::time_point end = Clock::now();
+    out_ = false;
+    if (end - start < kLong) return;
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    out_ = usage.ru_nivcsw != switches_;
+    switches_ = usage.ru_nivcsw;
+    until_ = end + kFactor * (end - start);
+  }
+
+ private:
+  static constexpr Clock::duration kLong = std::chrono::milliseconds(1);
+  static constexpr int kFactor = 16;
+  bool out_ = false;
+  Clock::time_point until_;
+  long switches_ = 0;  // involuntary, when last asked
+};
 
 }  // namespace
 
+void Team::clear(int phase) {
+  for (Share& share : shares) share.taken[phase].store(0, std::memory_order_relaxed);
+}
+
 void Worker::barrier() {
   claimed_ = false;
-  if (team_->size == 1) return;
   const uint32_t generation = team_->generation.load(std::memory_order_relaxed);
-  if (team_->arrived.fetch_add(1, std::memory_order_acq_rel) == team_->size - 1) {
-    team_->next_chunk[phase_].store(0, std::memory_order_relaxed);  // nobody claims from it any more
+  const auto members = static_cast<int>(team_->op.fetch_and(~kOpen, std::memory_order_acq_rel) & kMembers);
+  if (team_->arrived.fetch_add(1, std::memory_order_acq_rel) == members - 1) {
+    team_->clear(phase_);
     team_->arrived.store(0, std::memory_order_relaxed);
     team_->generation.store(generation + 1, std::memory_order_release);
     team_->generation.notify_all();
   } else {
-    wait_while_equal(team_->generation, generation);
+    wait_until(team_->generation, [&](uint32_t g) { return g != generation; });
   }
   phase_ ^= 1;
 }
 
-ThreadPool::ThreadPool(int num_threads) : caller_(&team_, 0) {
+ThreadPool::ThreadPool(int num_threads) : team_(num_threads), caller_(&team_, 0) {
   BZ_CHECK_GE(num_threads, 1);
-  team_.size = num_threads;
+  BZ_CHECK_LE(static_cast<uint64_t>(num_threads), kMembers);
   for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { thread_main(i); });
 }
 
 ThreadPool::~ThreadPool() {
   stop_.store(true, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
+  team_.op.fetch_add(kNextOp, std::memory_order_release);
+  team_.op.notify_all();
   for (std::thread& t : threads_) t.join();
 }
 
-void ThreadPool::run_erased(Job job, void* context) {
-  job_ = job;
-  context_ = context;
-  epoch_.fetch_add(1, std::memory_order_release);
-  epoch_.notify_all();
-  job(context, caller_);
-  caller_.barrier();  // every worker has finished
+void ThreadPool::run_op(size_t i) {
+  op_index_ = i;
+  open_op();
+  op_(context_, i, caller_);
+  close_op();
+}
+
+void ThreadPool::open_op() {
+  caller_.begin_op();
+  const uint64_t number = team_.op.load(std::memory_order_relaxed) / kNextOp + 1;
+  team_.op.store(number * kNextOp | kOpen | 1, std::memory_order_release);
+  team_.op.notify_all();
+}
+
+void ThreadPool::close_op() {
+  team_.op.fetch_and(~kOpen, std::memory_order_relaxed);
+  wait_until(team_.op, [](uint64_t op) { return (op & kMembers) == 1; });
+  team_.clear(caller_.phase_);
+}
+
+bool ThreadPool::join_op(uint64_t number) {
+  uint64_t op = team_.op.load(std::memory_order_acquire);
+  while (op / kNextOp == number && (op & kOpen) != 0) {
+    if (team_.op.compare_exchange_weak(op, op + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+void ThreadPool::leave_op() {
+  team_.op.fetch_sub(1, std::memory_order_release);
+  team_.op.notify_all();
 }
 
 void ThreadPool::thread_main(int index) {
   Worker worker(&team_, index);
-  uint32_t seen = 0;
+  Bench bench;
+  uint64_t seen = 0;  // the last op this worker looked at
   for (;;) {
-    wait_while_equal(epoch_, seen);
-    seen += 1;
+    wait_until(team_.op, [&](uint64_t op) { return op / kNextOp != seen; });
     if (stop_.load(std::memory_order_relaxed)) return;
-    job_(context_, worker);
-    worker.barrier();
+    seen = team_.op.load(std::memory_order_acquire) / kNextOp;
+    if (bench.is_out() || !join_op(seen)) continue;
+    worker.begin_op();
+    bench.watch([&] { op_(context_, op_index_, worker); });
+    leave_op();
   }
 }
 

@@ -1,9 +1,10 @@
-// ThreadPool: a fixed number of threads that run the same function together. The caller is worker 0.
+// ThreadPool: a fixed number of threads that run a row of ops together, one op after the other. The caller is worker 0.
 #pragma once
 
 #include <atomic>
-#include <functional>
+#include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "device/cpu/worker.h"
@@ -19,23 +20,30 @@ class ThreadPool {
 
   int size() const { return team_.size; }
 
-  // Runs fn(worker) on every thread and returns when all have finished. One caller at a time. Allocates nothing.
+  // Runs fn(i, worker) for i = 0 .. num_ops - 1, each on every worker that comes in time, and returns when all is done.
+  // What op i wrote is visible in op i + 1. One caller at a time. Allocates nothing.
   template <class Fn>
-  void run(Fn&& fn) {
-    run_erased([](void* context, Worker& worker) { (*static_cast<std::remove_reference_t<Fn>*>(context))(worker); },
-               &fn);
+  void run(size_t num_ops, Fn&& fn) {
+    op_ = [](void* context, size_t i, Worker& w) { (*static_cast<std::remove_reference_t<Fn>*>(context))(i, w); };
+    context_ = std::addressof(fn);
+    for (size_t i = 0; i < num_ops; ++i) run_op(i);
   }
 
  private:
-  using Job = void (*)(void* context, Worker& worker);
-  void run_erased(Job job, void* context);
+  using Op = void (*)(void* context, size_t i, Worker& worker);
+  void run_op(size_t i);
+  void open_op();
+  void close_op();
+  bool join_op(uint64_t number);
+  void leave_op();
   void thread_main(int index);
 
   Team team_;
   Worker caller_;
-  Job job_ = nullptr;
+  // Read by workers that have joined an op; changed when nobody is in one.
+  Op op_ = nullptr;
   void* context_ = nullptr;
-  std::atomic<uint32_t> epoch_{0};  // a new value starts a job
+  size_t op_index_ = 0;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };
