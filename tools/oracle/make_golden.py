@@ -1,4 +1,4 @@
-"""Makes tests/golden/smollm2/ from the model file: python make_golden.py [all | tokenize | chat | greedy | nll | logits | hidden] ...
+"""Makes tests/golden/smollm2/ from the model file: python make_golden.py [all | tokenize | chat | greedy | nll | logits] ...
 
 Formats are described in tests/golden/README.md. `full` (not part of `all`) writes the first 256 positions' logits over the
 whole vocabulary to the cache folder; see full_logits().
@@ -167,18 +167,6 @@ def make_logits(tools: Tools) -> None:
     print(f"logits: {rows.shape[0]} positions x {NUM_LOGIT_IDS} ids; float32 against float64: relative RMS {error:.1e} over the whole vocabulary")
 
 
-def make_hidden(tools: Tools) -> None:
-    ids = tools.tokenizer.encode(prompts.HIDDEN_PROMPT, parse_special=False)
-    assert len(ids) == 8, f"{len(ids)} ids"
-    states = tools.forward().hidden(ids)
-    last = len(states) - 1
-    kept = {"embedding": states[0], "layer_0": states[1], "layer_1": states[2], f"layer_{last // 2 - 1}": states[last // 2], "final_norm": states[last]}
-    write_floats("hidden.bin", np.stack(list(kept.values())))
-    write_json("hidden.json", {"text": prompts.HIDDEN_PROMPT, "ids": ids, "names": list(kept), "shape": [len(kept), len(ids), states[0].shape[1]],
-                               "file": "hidden.bin"})
-    print(f"hidden: {', '.join(kept)} of {len(ids)} ids")
-
-
 def full_logits(tools: Tools) -> pathlib.Path:
     """Writes the text's first NUM_FULL ids (ids_256.bin, int32) and their float32 logits over the whole vocabulary
     (logits_256.f32) to the cache folder, for the accuracy benchmark."""
@@ -197,7 +185,7 @@ def relative_rms(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.sqrt(((got - want) ** 2).sum() / (want**2).sum()))
 
 
-PARTS = {"tokenize": make_tokenize, "chat": make_chat, "greedy": make_greedy, "nll": make_nll, "logits": make_logits, "hidden": make_hidden}
+PARTS = {"tokenize": make_tokenize, "chat": make_chat, "greedy": make_greedy, "nll": make_nll, "logits": make_logits}
 
 if __name__ == "__main__":
     asked = sys.argv[1:] or ["all"]

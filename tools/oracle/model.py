@@ -187,14 +187,6 @@ class Forward:
             tokens = torch.tensor([ids])
             return self.model(tokens, attention_mask=torch.ones_like(tokens), use_cache=False).logits[0].numpy()
 
-    def hidden(self, ids: list[int]) -> list[np.ndarray]:
-        """[len(ids), hidden] after the embedding and after each layer; the last one after the final norm."""
-        torch = self.torch
-        with torch.inference_mode():
-            tokens = torch.tensor([ids])
-            out = self.model(tokens, attention_mask=torch.ones_like(tokens), use_cache=False, output_hidden_states=True)
-            return [h[0].numpy() for h in out.hidden_states]
-
     def greedy(self, ids: list[int], count: int) -> tuple[list[int], list[float]]:
         """`count` greedy ids after `ids`, end-of-sequence ignored, and each step's gap between its two best logits.
 

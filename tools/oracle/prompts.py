@@ -40,8 +40,6 @@ GREEDY: dict[str, str] = {
     "long": (TEXTS / "long_prompt.txt").read_text(),
 }
 
-HIDDEN_PROMPT = "The capital of France is Paris, and"
-
 BENCHMARK_TEXT = (TEXTS / "benchmark.txt").read_text()
 
 
