@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/bench.h"
 #include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/run.h"
@@ -42,6 +43,10 @@ int main(int argc, char** argv) {
   CLI::App* inspect = app.add_subcommand("inspect", "what is in a model file");
   bz::cli::add_inspect_options(*inspect, inspect_options);
 
+  bz::cli::BenchOptions bench_options;
+  CLI::App* bench = app.add_subcommand("bench", "the speed of an OpenAI server: single or batch");
+  bz::cli::add_bench_options(*bench, bench_options);
+
   bz::cli::SimOptions sim_options;
   CLI::App* sim = app.add_subcommand("sim", "the engine on a device that computes nothing, with made-up traffic");
   bz::cli::add_sim_options(*sim, sim_options);
@@ -58,6 +63,10 @@ int main(int argc, char** argv) {
   if (run->parsed()) return report(bz::cli::run(run_options));
   if (serve->parsed()) return report(bz::cli::serve(serve_options));
   if (plan->parsed()) return report(bz::cli::plan(plan_options));
+  if (bench->parsed()) {
+    const bool single = bench->got_subcommand("single");
+    return report(single ? bz::cli::bench_single(bench_options) : bz::cli::bench_batch(bench_options));
+  }
   if (sim->parsed()) return report(bz::cli::sim(sim_options));
   return report(bz::cli::inspect(inspect_options));
 }

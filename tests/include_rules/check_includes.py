@@ -21,7 +21,8 @@ ALLOWED = {
     "engine": ["base/", "kv/", "device/", "ops/", "formats/", "models/", "dist/"],
     "server": ["base/", "formats/", "engine/engine.h", "engine/request.h", "engine/text_stream.h"],
     "sim": ["base/", "kv/", "device/", "ops/", "models/", "engine/"],
-    "cli": ["base/", "kv/", "device/", "ops/", "formats/", "models/", "dist/", "engine/", "server/", "sim/"],
+    "loadgen": ["base/"],
+    "cli": ["base/", "kv/", "device/", "ops/", "formats/", "models/", "dist/", "engine/", "server/", "sim/", "loadgen/"],
 }
 # Headers of one backend -> where they may be included.
 BACKENDS = {
