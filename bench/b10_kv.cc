@@ -4,30 +4,31 @@
 //                floor: a plain intrusive list, two links and a reference count a node, no checks; peer: std::list +
 //                std::unordered_map
 //   append       256 rows grow a token at a time to 1,024 tokens; ns per append
-//                floor: a counter and a span; at a block boundary a pop, a store, and the two changes a device needs
+//                floor: kv_floors.h, the least that any append must do behind the same call
 //   schedule     one decode step of 256 sequences: ask, append, plan, processed; us per step; gate 25 us; the same with
 //                three groups (full, sliding window, state), windows moving
 //   prefix       a prompt of 50,000 tokens in a full cache: found, whole; published, which evicts as many blocks; us
-//                floor of the match: comparing the tokens and hashing them once, chained
+//                floor of the match: comparing the tokens; of publishing with SHA-256: the hash of every block, chained
 //
 // Heap allocations of the measured parts are counted and must be 0 (ENG-3).
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <list>
 #include <new>
 #include <numeric>
 #include <random>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
+#include <openssl/sha.h>
 
 #include "kv/cache_manager.h"
+#include "kv_floors.h"
 
 namespace {
 int64_t g_heap_allocations = 0;
@@ -52,59 +53,9 @@ constexpr int32_t kRows = 256;
 constexpr int32_t kTokens = 1024;
 constexpr int32_t kBlockSize = 16;
 
-// ---- the floors and the peer ----
-
-// Two links and a count a node; node 0 is the sentinel.
-class PlainList {
- public:
-  explicit PlainList(uint32_t n) : links_(n) {
-    for (uint32_t i = 1; i < n; ++i) push(i);
-  }
-  uint32_t pop() {
-    const uint32_t id = links_[0].next;
-    links_[0].next = links_[id].next;
-    links_[links_[id].next].prev = 0;
-    links_[id].ref = 1;
-    return id;
-  }
-  void push(uint32_t id) {
-    if (--links_[id].ref > 0) return;
-    const uint32_t last = links_[0].prev;
-    links_[id].prev = last;
-    links_[id].next = 0;
-    links_[last].next = id;
-    links_[0].prev = id;
-  }
-
- private:
-  struct Link {
-    uint32_t prev = 0, next = 0;
-    int32_t ref = 1;
-  };
-  std::vector<Link> links_;
-};
-
-// What comes first to mind: a list of free ids, and a map from an id to its owner count.
-class StdPool {
- public:
-  explicit StdPool(uint32_t n) {
-    for (uint32_t i = 1; i < n; ++i) free_.push_back(i);
-  }
-  uint32_t pop() {
-    const uint32_t id = free_.front();
-    free_.pop_front();
-    owners_.emplace(id, 1);
-    return id;
-  }
-  void push(uint32_t id) {
-    owners_.erase(id);
-    free_.push_back(id);
-  }
-
- private:
-  std::list<uint32_t> free_;
-  std::unordered_map<uint32_t, int> owners_;
-};
+using bench::LeastCache;
+using bench::PlainList;
+using bench::StdPool;
 
 class OurPool {
  public:
@@ -218,37 +169,25 @@ double schedule_ours(DecodeArm& arm) {
   return total / kTokens * 1e6;
 }
 
-// The least that any such manager does: count, and store a fresh id at a boundary.
-struct DecodeFloor {
-  PlainList list{kRows * (kTokens / kBlockSize) + 1};
-  std::vector<int32_t> lengths = std::vector<int32_t>(kRows);
-  std::vector<uint32_t> table = std::vector<uint32_t>(size_t{kRows} * (kTokens / kBlockSize));
-  std::vector<kv::RowSpan> spans = std::vector<kv::RowSpan>(kRows);
-  std::vector<kv::TableChange> changes = std::vector<kv::TableChange>(2 * kRows);
-
-  double run() {
-    std::fill(lengths.begin(), lengths.end(), 0);
-    double total = 0;
-    for (int32_t t = 0; t < kTokens; ++t) {
-      const auto start = std::chrono::steady_clock::now();
-      size_t n = 0;
-      for (int32_t r = 0; r < kRows; ++r) {
-        const int32_t pos = lengths[static_cast<size_t>(r)]++;
-        spans[static_cast<size_t>(r)] = {RowId(r), pos, 1};
-        if (pos % kBlockSize != 0) continue;
-        const int32_t column = pos / kBlockSize;
-        const uint32_t id = list.pop();
-        table[static_cast<size_t>(r * (kTokens / kBlockSize) + column)] = id;
-        changes[n++] = {kv::ChangeKind::kBlock, kv::GroupId(0), RowId(r), column, id};
-        changes[n++] = {kv::ChangeKind::kWidth, kv::GroupId(0), RowId(r), 0, static_cast<uint32_t>(column + 1)};
-      }
-      asm volatile("" ::"r"(spans.data()), "r"(table.data()), "r"(changes.data()) : "memory");
-      total += seconds_since(start);
-    }
-    for (uint32_t id : table) list.push(id);
-    return total;
+double append_least(LeastCache& cache, const std::vector<RowId>& rows) {
+  double total = 0;
+  for (int32_t t = 0; t < kTokens; ++t) {
+    const auto start = std::chrono::steady_clock::now();
+    for (RowId row : rows) cache.append(row, 1);
+    total += seconds_since(start);
+    cache.end_step();
   }
-};
+  cache.release_all();
+  return total / (double{kRows} * kTokens) * 1e9;
+}
+
+// The bytes that name one hash block of kBlockSize tokens: the digest before it, then the tokens.
+kv::Digest sha256(std::span<const uint8_t> bytes) {
+  kv::Digest digest;
+  static_assert(sizeof(digest) == SHA256_DIGEST_LENGTH);
+  SHA256(bytes.data(), bytes.size(), reinterpret_cast<uint8_t*>(digest.words.data()));
+  return digest;
+}
 
 // A cache as large as B10 asks, full of other prompts, and one prompt of 50,000 tokens.
 struct PrefixArm {
@@ -259,8 +198,9 @@ struct PrefixArm {
   std::vector<int32_t> tokens = std::vector<int32_t>(kPrompt + 1), copy;
   uint32_t next_token = 0;
 
-  static kv::CacheConfig config() {
+  static kv::CacheConfig config(kv::DigestFn digest) {
     kv::CacheConfig c;
+    c.digest = digest;
     c.groups.push_back({kv::CacheKind::kFull, kBlockSize, 0, {0}});
     c.num_blocks = kBlocks;
     c.max_rows = 4;
@@ -268,7 +208,7 @@ struct PrefixArm {
     c.prefix_cache = true;
     return c;
   }
-  PrefixArm() : manager(config()) {
+  explicit PrefixArm(kv::DigestFn digest) : manager(config(digest)) {
     hit.path.reserve(kPrompt / kBlockSize + 1);
     for (int32_t i = 0; i <= kBlocks / (kPrompt / kBlockSize); ++i) publish();
     copy = tokens;
@@ -296,19 +236,24 @@ struct PrefixArm {
     BZ_CHECK_EQ(hit.num_tokens, kPrompt);
     return seconds * 1e6;
   }
-  double match_floor() {
+  // Every token of the prompt must be compared with the cached one's: a digest alone is no proof (KV-3).
+  double match_floor() const {
     const auto start = std::chrono::steady_clock::now();
-    uint64_t h = std::memcmp(copy.data(), tokens.data(), kPrompt * sizeof(int32_t)) == 0 ? 1 : 2;
-    for (int32_t block = 0; block < kPrompt; block += kBlockSize) {
-      for (int32_t i = block; i < block + kBlockSize; i += 4) {
-        uint64_t pair[2];
-        std::memcpy(pair, &tokens[static_cast<size_t>(i)], sizeof(pair));
-        __extension__ const unsigned __int128 product =
-            static_cast<unsigned __int128>(h ^ pair[0]) * (pair[1] ^ 0x9e3779b97f4a7c15u);
-        h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-      }
+    const int differ = std::memcmp(copy.data(), tokens.data(), kPrompt * sizeof(int32_t));
+    const double seconds = seconds_since(start);
+    BZ_CHECK_EQ(differ, 0);
+    return seconds * 1e6;
+  }
+  // Publishing with SHA-256 must hash every block, chained.
+  double sha256_floor() const {
+    const auto start = std::chrono::steady_clock::now();
+    std::array<uint8_t, sizeof(kv::Digest) + kBlockSize * sizeof(int32_t)> bytes{};
+    for (size_t block = 0; block < kPrompt / kBlockSize; ++block) {
+      std::memcpy(bytes.data() + sizeof(kv::Digest), &tokens[block * kBlockSize], kBlockSize * sizeof(int32_t));
+      const kv::Digest digest = sha256(bytes);
+      std::memcpy(bytes.data(), &digest, sizeof(digest));
     }
-    asm volatile("" ::"r"(h) : "memory");
+    asm volatile("" ::"r"(bytes.data()) : "memory");
     return seconds_since(start) * 1e6;
   }
 };
@@ -351,20 +296,25 @@ int run(int argc, char** argv) {
   StdPool peer(kBlocks);
   OurPool ours(kBlocks);
   DecodeArm append_arm(decode_config()), schedule_arm(decode_config()), three_arm(three_groups());
-  PrefixArm prefix;
-  DecodeFloor floor;
+  PrefixArm prefix(nullptr), prefix_sha256(&sha256);
+  LeastCache least(kRows, kTokens / kBlockSize, kBlockSize);
+  std::vector<RowId> least_rows;
+  for (int32_t row = 1; row <= kRows; ++row) least_rows.push_back(RowId(row));
 
   std::vector<Arm> arms;
   arms.push_back({"alloc+free", "ns", [&] { return alloc_free(ours, order, held); }});
   arms.push_back({"alloc+free floor", "ns", [&] { return alloc_free(plain, order, held); }});
   arms.push_back({"alloc+free std peer", "ns", [&] { return alloc_free(peer, order, held); }});
   arms.push_back({"append", "ns", [&] { return append_ours(append_arm); }});
-  arms.push_back({"append floor", "ns", [&] { return floor.run() / (double{kRows} * kTokens) * 1e9; }});
+  arms.push_back({"append floor", "ns", [&] { return append_least(least, least_rows); }});
   arms.push_back({"schedule 256", "us", [&] { return schedule_ours(schedule_arm); }});
   arms.push_back({"schedule 256, 3 groups", "us", [&] { return schedule_ours(three_arm); }});
   arms.push_back({"match 50k", "us", [&] { return prefix.match(); }});
   arms.push_back({"match 50k floor", "us", [&] { return prefix.match_floor(); }});
   arms.push_back({"publish and evict 50k", "us", [&] { return prefix.publish(); }});
+  arms.push_back({"match 50k, SHA-256", "us", [&] { return prefix_sha256.match(); }});
+  arms.push_back({"publish 50k, SHA-256", "us", [&] { return prefix_sha256.publish(); }});
+  arms.push_back({"raw SHA-256 of 50k", "us", [&] { return prefix_sha256.sha256_floor(); }});
 
   for (Arm& a : arms) a.run();  // warm-up: vectors reach their capacity
   for (int round = 0; round < kRounds; ++round) {
@@ -376,18 +326,21 @@ int run(int argc, char** argv) {
       a.figures.push_back(figure);
     }
   }
-  const std::vector<Ratio> ratios = {{"alloc+free / floor", arms[0].median() / arms[1].median(), 1.5},
-                                     {"alloc+free / std peer", arms[0].median() / arms[2].median(), 1.0},
-                                     {"append / floor", arms[3].median() / arms[4].median(), 1.5},
-                                     {"schedule us per 256", arms[5].median(), 25},
-                                     {"schedule us, 3 groups", arms[6].median(), 25},
-                                     {"match 50k us", arms[7].median(), 60},
-                                     {"match / floor", arms[7].median() / arms[8].median(), 1.5}};
+  const std::vector<Ratio> ratios = {
+      {"alloc+free / floor", arms[0].median() / arms[1].median(), 1.5},
+      {"alloc+free / std peer", arms[0].median() / arms[2].median(), 1.0},
+      {"append / floor", arms[3].median() / arms[4].median(), 1.5},
+      {"schedule us per 256", arms[5].median(), 25},
+      {"schedule us, 3 groups", arms[6].median(), 25},
+      {"match 50k us", arms[7].median(), 60},
+      {"match / floor", arms[7].median() / arms[8].median(), 1.5},
+      {"match 50k us, SHA-256", arms[10].median(), 60},
+      {"SHA-256 in publish / raw", (arms[11].median() - arms[9].median()) / arms[12].median(), 1.5}};
   print(arms, ratios);
   for (int i = 1; i + 1 < argc; ++i) {
     if (std::string(argv[i]) == "--json") write_json(argv[i + 1], arms, ratios);
   }
-  for (size_t i : {0u, 3u, 5u, 6u, 7u, 9u}) BZ_CHECK_EQ(arms[i].heap, 0);
+  for (size_t i : {0u, 3u, 5u, 6u, 7u, 9u, 10u, 11u}) BZ_CHECK_EQ(arms[i].heap, 0);
   return 0;
 }
 

@@ -17,32 +17,6 @@ BlockPool::BlockPool(int32_t num_blocks) : num_blocks_(num_blocks) {
   num_free_ = num_blocks - 1;
 }
 
-void BlockPool::link_before(uint32_t position, uint32_t block) {
-  const uint32_t prev = nodes_[position].prev;
-  nodes_[block].prev = prev;
-  nodes_[block].next = position;
-  nodes_[prev].next = block;
-  nodes_[position].prev = block;
-}
-
-void BlockPool::unlink(uint32_t block) {
-  const Node& n = nodes_[block];
-  nodes_[n.prev].next = n.next;
-  nodes_[n.next].prev = n.prev;
-}
-
-BlockId BlockPool::allocate() {
-  BZ_CHECK_GT(num_free_, 0);
-  const uint32_t id = nodes_[0].next;
-  BZ_CHECK_NE(id, 0u);  // PAD-1: the null block is the sentinel, never an element
-  unlink(id);
-  Node& n = nodes_[id];
-  n.state = State::kOwned;
-  n.ref = 1;
-  --num_free_;
-  return BlockId(id);
-}
-
 void BlockPool::allocate(std::span<BlockId> out) {
   BZ_CHECK_LE(static_cast<int64_t>(out.size()), static_cast<int64_t>(num_free_));
   for (BlockId& block : out) block = allocate();

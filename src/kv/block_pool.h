@@ -36,7 +36,17 @@ class BlockPool {
 
   bool can_allocate(int32_t count) const { return count <= num_free_; }
   // Takes the block at the head of the free list, with one reference. REQUIRES: can_allocate(1).
-  BlockId allocate();
+  BlockId allocate() {
+    BZ_CHECK_GT(num_free_, 0);
+    const uint32_t id = nodes_[0].next;
+    BZ_CHECK_NE(id, 0u);  // PAD-1: the null block is the sentinel, never an element
+    unlink(id);
+    Node& n = nodes_[id];
+    n.state = State::kOwned;
+    n.ref = 1;
+    --num_free_;
+    return BlockId(id);
+  }
   // REQUIRES: can_allocate(out.size()).
   void allocate(std::span<BlockId> out);
 
@@ -74,8 +84,18 @@ class BlockPool {
     BZ_CHECK_LT(block.value(), static_cast<uint32_t>(num_blocks_));
     return nodes_[block.value()];
   }
-  void link_before(uint32_t position, uint32_t block);
-  void unlink(uint32_t block);
+  void link_before(uint32_t position, uint32_t block) {
+    const uint32_t prev = nodes_[position].prev;
+    nodes_[block].prev = prev;
+    nodes_[block].next = position;
+    nodes_[prev].next = block;
+    nodes_[position].prev = block;
+  }
+  void unlink(uint32_t block) {
+    const Node& n = nodes_[block];
+    nodes_[n.prev].next = n.next;
+    nodes_[n.next].prev = n.prev;
+  }
   void make_free(uint32_t block);
 
   // nodes_[0] is the free list's sentinel, nodes_[num_blocks_] the fenced list's.

@@ -8,7 +8,8 @@
 
 namespace bz::kv {
 
-BlockTables::BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes) : num_rows_(num_rows) {
+BlockTables::BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes)
+    : num_rows_(num_rows), num_groups_(static_cast<int32_t>(shapes.size())) {
   BZ_CHECK_GE(num_rows, 2);
   BZ_CHECK(!shapes.empty() && shapes.size() <= kMaxGroups);
   const auto rows = static_cast<size_t>(num_rows);
@@ -46,8 +47,8 @@ void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
     const bool slid = t.first[index(row)] != 0;
     t.width[index(row)] = t.first[index(row)] = 0;
     if (mutated(Mutation::kReleaseWithoutChange)) continue;  // F08
-    changes.push_back({ChangeKind::kWidth, group, row, 0, 0});
-    if (slid) changes.push_back({ChangeKind::kFirst, group, row, 0, 0});
+    changes.emplace_back(ChangeKind::kWidth, group, row, 0, 0);
+    if (slid) changes.emplace_back(ChangeKind::kFirst, group, row, 0, 0);
   }
   claimed_[index(row)] = 0;
   free_rows_.push_back(row.value());
@@ -58,26 +59,6 @@ BlockId BlockTables::block(GroupId group, RowId row, int32_t column) const {
   return t.blocks[t.cell(index(row), column)];
 }
 
-void BlockTables::set_block(GroupId group, RowId row, int32_t column, BlockId block,
-                            std::vector<TableChange>& changes) {
-  BZ_CHECK(row != kNullRow && is_claimed(row));
-  BZ_CHECK(block != kNullBlock);
-  Table& t = table(group);
-  const size_t cell = t.cell(index(row), column);
-  t.blocks[cell] = block;
-  const auto at = static_cast<int32_t>(cell % static_cast<size_t>(t.shape.max_columns));
-  changes.push_back({ChangeKind::kBlock, group, row, at, block.value()});
-}
-
-void BlockTables::set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes) {
-  BZ_CHECK(row != kNullRow && is_claimed(row));
-  Table& t = table(group);
-  BZ_CHECK_GE(width, t.width[index(row)]);
-  BZ_CHECK_LE(width - t.first[index(row)], t.shape.max_columns);
-  t.width[index(row)] = width;
-  changes.push_back({ChangeKind::kWidth, group, row, 0, static_cast<uint32_t>(width)});
-}
-
 void BlockTables::set_first(GroupId group, RowId row, int32_t first, std::vector<TableChange>& changes) {
   BZ_CHECK(row != kNullRow && is_claimed(row));
   Table& t = table(group);
@@ -86,7 +67,7 @@ void BlockTables::set_first(GroupId group, RowId row, int32_t first, std::vector
     t.blocks[t.cell(index(row), c)] = kNullBlock;
   }
   t.first[index(row)] = first;
-  changes.push_back({ChangeKind::kFirst, group, row, 0, static_cast<uint32_t>(first)});
+  changes.emplace_back(ChangeKind::kFirst, group, row, 0, static_cast<uint32_t>(first));
 }
 
 GroupView view_of(const TableShape& shape, GroupId group, int32_t num_rows, const BlockId* table, const int32_t* width,

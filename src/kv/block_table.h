@@ -38,7 +38,7 @@ class BlockTables {
   BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes);
 
   int32_t num_rows() const { return num_rows_; }
-  int32_t num_groups() const { return static_cast<int32_t>(tables_.size()); }
+  int32_t num_groups() const { return num_groups_; }
   int32_t max_columns(GroupId group) const { return table(group).shape.max_columns; }
   int32_t num_free_rows() const { return static_cast<int32_t>(free_rows_.size()); }
   bool is_claimed(RowId row) const { return claimed_[index(row)] != 0; }
@@ -54,8 +54,23 @@ class BlockTables {
 
   // REQUIRES (all three): the row is claimed, the column's cell exists. Columns count on while a window moves; cells
   // are reused. A change names the cell.
-  void set_block(GroupId group, RowId row, int32_t column, BlockId block, std::vector<TableChange>& changes);
-  void set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes);
+  void set_block(GroupId group, RowId row, int32_t column, BlockId block, std::vector<TableChange>& changes) {
+    BZ_CHECK(row != kNullRow && is_claimed(row));
+    BZ_CHECK(block != kNullBlock);
+    Table& t = table(group);
+    const size_t cell = t.cell(index(row), column);
+    t.blocks[cell] = block;
+    const auto at = static_cast<int32_t>(cell - index(row) * static_cast<size_t>(t.shape.max_columns));
+    changes.emplace_back(ChangeKind::kBlock, group, row, at, block.value());
+  }
+  void set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes) {
+    BZ_CHECK(row != kNullRow && is_claimed(row));
+    Table& t = table(group);
+    BZ_CHECK_GE(width, t.width[index(row)]);
+    BZ_CHECK_LE(width - t.first[index(row)], t.shape.max_columns);
+    t.width[index(row)] = width;
+    changes.emplace_back(ChangeKind::kWidth, group, row, 0, static_cast<uint32_t>(width));
+  }
   // Columns below `first` have left the window; their cells become null on the host.
   void set_first(GroupId group, RowId row, int32_t first, std::vector<TableChange>& changes);
 
@@ -75,25 +90,23 @@ class BlockTables {
 
     size_t cell(size_t row, int32_t column) const {
       const int32_t at = slot_form(shape.spec.kind) == SlotForm::kWindowed ? column % shape.max_columns : column;
-      BZ_CHECK_GE(at, 0);
-      BZ_CHECK_LT(at, shape.max_columns);
+      BZ_CHECK_LT(static_cast<uint32_t>(at), static_cast<uint32_t>(shape.max_columns));
       return row * static_cast<size_t>(shape.max_columns) + static_cast<size_t>(at);
     }
   };
 
   size_t index(RowId row) const {
-    BZ_CHECK_GE(row.value(), 0);
-    BZ_CHECK_LT(row.value(), num_rows_);
+    BZ_CHECK_LT(static_cast<uint32_t>(row.value()), static_cast<uint32_t>(num_rows_));
     return static_cast<size_t>(row.value());
   }
   const Table& table(GroupId group) const {
-    BZ_CHECK_GE(group.value(), 0);
-    BZ_CHECK_LT(group.value(), num_groups());
+    BZ_CHECK_LT(static_cast<uint32_t>(group.value()), static_cast<uint32_t>(num_groups_));
     return tables_[static_cast<size_t>(group.value())];
   }
   Table& table(GroupId group) { return const_cast<Table&>(std::as_const(*this).table(group)); }
 
   int32_t num_rows_ = 0;
+  int32_t num_groups_ = 0;
   std::vector<Table> tables_;
   std::vector<int32_t> free_rows_;  // a stack; the lowest row is on top at the start
   std::vector<uint8_t> claimed_;    // [num_rows]

@@ -62,28 +62,20 @@ CacheManager::CacheManager(const CacheConfig& config)
     : config_(config),
       pool_(config.num_blocks),
       tables_(config.max_rows, table_shapes(config)),
-      index_(config.num_blocks, max_nodes(config), hash_unit(config), config.digest, config.hash_key) {
+      index_(config.num_blocks, max_nodes(config), static_cast<int32_t>(config.groups.size()), hash_unit(config),
+             config.digest, config.hash_key) {
   const auto rows = static_cast<size_t>(config.max_rows);
   rows_.resize(rows);
+  fills_.resize(rows);
   // Room for every row to begin, end and take all blocks between two plans: steady steps never grow these (ENG-3).
   changes_.reserve(static_cast<size_t>(config.num_blocks) + rows * (1 + 4 * config.groups.size()));
   copies_.reserve(rows * config.groups.size());
-  spans_.reserve(rows);
+  batch_.reserve(rows);
   forked_.reserve(rows);
   transfers_.resize(static_cast<size_t>(config.max_transfers));
   for (const GroupSpec& spec : config.groups) {
     for (int32_t i = 0; i < sink_columns(spec); ++i) sinks_.push_back(pool_.allocate());
   }
-}
-
-BlockId CacheManager::take_block() {
-  const BlockId block = pool_.allocate();
-  if (pool_.is_cached(block)) {
-    index_.forget(block);
-    pool_.set_cached(block, false);
-  }
-  BZ_CHECK(block != kNullBlock);
-  return block;
 }
 
 void CacheManager::release_block(BlockId block) {
@@ -115,39 +107,47 @@ RowId CacheManager::new_row(int32_t num_tokens, int32_t encoder_tokens) {
   const RowId row = tables_.claim_row();
   RowRecord& record = state(row);
   record = RowRecord{};
-  record.num_scheduled = record.num_planned = record.num_processed = num_tokens;
+  fill_of(row) = {num_tokens, num_tokens, 0};
+  record.num_processed = num_tokens;
   record.encoder_tokens = encoder_tokens;
   record.node_serial = index_.serial(PrefixIndex::kRoot);
-  changes_.push_back({ChangeKind::kRowStart, GroupId(0), row, 0, static_cast<uint32_t>(num_tokens)});
+  changes_.emplace_back(ChangeKind::kRowStart, GroupId(0), row, 0, static_cast<uint32_t>(num_tokens));
   return row;
 }
 
 RowId CacheManager::admit(int32_t encoder_tokens) { return new_row(0, encoder_tokens); }
 
-// Blocks to allocate for `total` tokens; *cells_left: every table has cells for them.
-int32_t CacheManager::count_needed(RowId row, const RowRecord& record, int32_t total, bool* cells_left) const {
-  RowProgress want = progress(record);
-  want.scheduled = total;
-  int32_t needed = 0;
+CacheManager::Growth CacheManager::growth_of(RowId row, int32_t total) const {
+  const RowRecord& record = state(row);
+  Growth growth;
+  int64_t capacity = config_.max_seq_len;
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupId group(g);
-    const int32_t width = columns_for(spec(group), want, config_.num_spec).width;
-    const int32_t have = std::max(tables_.width(group, row), sink_columns(spec(group)));
-    needed += std::max(0, width - have) + static_cast<int32_t>(record.frozen >> g & 1);
-    if (width - tables_.first(group, row) > tables_.max_columns(group)) *cells_left = false;
+    const GroupSpec& s = spec(group);
+    const int32_t per_block = tokens_per_block(s), have = std::max(tables_.width(group, row), sink_columns(s));
+    int32_t width = have;
+    if (per_block == 0) {
+      width = std::max(have, width_for(s, {0, total, record.encoder_tokens}, config_.num_spec));
+    } else if (const int64_t missing = total - tokens_in(s, have); missing > 0) {
+      width += missing <= per_block ? 1 : static_cast<int32_t>(ceil_div<int64_t>(missing, per_block));  // mostly one
+    }
+    growth.width[static_cast<size_t>(g)] = width;
+    growth.num_blocks += width - have + static_cast<int32_t>(record.frozen >> g & 1);
+    if (width - tables_.first(group, row) > tables_.max_columns(group)) growth.cells_left = false;
+    if (per_block > 0) capacity = std::min(capacity, tokens_in(s, width));
   }
-  return needed;
+  growth.capacity = static_cast<int32_t>(capacity);
+  return growth;
 }
 
 bool CacheManager::can_append(RowId row, int32_t num_tokens) const {
+  const RowFill& fill = fill_of(row);
+  if (num_tokens >= 1 && num_tokens <= fill.capacity - fill.num_scheduled) return true;
   const RowRecord& record = state(row);
   BZ_CHECK_GE(num_tokens, 1);
-  if (record.loading || record.sending > 0 || num_tokens > config_.max_seq_len - record.num_scheduled) return false;
-  const int32_t total = record.num_scheduled + num_tokens;
-  if (total <= record.capacity) return true;
-  bool cells_left = true;
-  const int32_t needed = count_needed(row, record, total, &cells_left);
-  return cells_left && pool_.can_allocate(needed);
+  if (record.loading || record.sending > 0 || num_tokens > config_.max_seq_len - fill.num_scheduled) return false;
+  const Growth growth = growth_of(row, fill.num_scheduled + num_tokens);
+  return growth.cells_left && pool_.can_allocate(growth.num_blocks);
 }
 
 // Puts a block that others hold too into a column.
@@ -157,45 +157,53 @@ void CacheManager::share_block(GroupId group, RowId row, int32_t column, BlockId
 }
 
 // Column 0 is written from now on: the row gets a copy of its own (KV-6).
-void CacheManager::thaw(GroupId group, RowId row, RowRecord& record) {
+void CacheManager::thaw(GroupId group, RowId row) {
   const BlockId from = tables_.block(group, row, 0);
   const BlockId to = take_block();
   copy_block(from, to);
   tables_.set_block(group, row, 0, to, changes_);
   release_block(from);
-  record.frozen &= ~(1u << group.value());
+  state(row).frozen &= ~(1u << group.value());
 }
 
-// Gives the row blocks for `total` tokens in every group. All or nothing: can_append counted the same columns (KV-1).
-void CacheManager::grow(RowId row, RowRecord& record, int32_t total) {
-  bool cells_left = true;
+// Gives the row blocks for more tokens in every group. All or nothing: can_append asks for the same growth (KV-1).
+void CacheManager::make_room(RowId row, int32_t num_tokens) {
+  const RowRecord& record = state(row);
+  const int32_t scheduled = fill_of(row).num_scheduled;
+  BZ_CHECK_GE(num_tokens, 1);
+  BZ_CHECK_LE(num_tokens, config_.max_seq_len - scheduled);
   BZ_CHECK(!record.loading && record.sending == 0);
-  BZ_CHECK_LE(count_needed(row, record, total, &cells_left), pool_.num_free());
-  BZ_CHECK(cells_left);
-  RowProgress want = progress(record);
-  want.scheduled = total;
+  const Growth growth = growth_of(row, scheduled + num_tokens);
+  BZ_CHECK_LE(growth.num_blocks, pool_.num_free());
+  BZ_CHECK(growth.cells_left);
   size_t sink = 0;
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupId group(g);
-    if ((record.frozen >> g & 1) != 0) thaw(group, row, record);
-    const int32_t sinks = sink_columns(spec(group));
-    const int32_t have = tables_.width(group, row);
-    const int32_t width = columns_for(spec(group), want, config_.num_spec).width;
-    for (int32_t column = have; column < width; ++column) {
-      if (column < sinks) {
-        share_block(group, row, column, sinks_[sink + static_cast<size_t>(column)]);
-      } else {
-        tables_.set_block(group, row, column, take_block(), changes_);
-      }
-    }
-    if (width > have) tables_.set_width(group, row, width, changes_);
-    sink += static_cast<size_t>(sinks);
+    if ((record.frozen >> g & 1) != 0) thaw(group, row);
+    grow_group(group, row, growth.width[static_cast<size_t>(g)], sink);
+    sink += static_cast<size_t>(sink_columns(spec(group)));
   }
-  set_capacity(row, record);
+  fill_of(row).capacity = growth.capacity;
 }
 
-void CacheManager::set_capacity(RowId row, RowRecord& record) {
-  int64_t capacity = config_.max_seq_len;
+// first_sink: of the group, an index into sinks_.
+void CacheManager::grow_group(GroupId group, RowId row, int32_t width, size_t first_sink) {
+  const int32_t have = tables_.width(group, row);
+  if (width <= have) return;
+  const int32_t sinks = sink_columns(spec(group));
+  for (int32_t column = have; column < width; ++column) {
+    if (column < sinks) {
+      share_block(group, row, column, sinks_[first_sink + static_cast<size_t>(column)]);
+    } else {
+      tables_.set_block(group, row, column, take_block(), changes_);
+    }
+  }
+  tables_.set_width(group, row, width, changes_);
+}
+
+void CacheManager::set_capacity(RowId row) {
+  const RowRecord& record = state(row);
+  int64_t capacity = record.frozen != 0 || record.sending > 0 ? 0 : config_.max_seq_len;
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupSpec& s = spec(GroupId(g));
     const int32_t width = tables_.width(GroupId(g), row);
@@ -203,21 +211,21 @@ void CacheManager::set_capacity(RowId row, RowRecord& record) {
       const bool grows = width == 0 && s.kind != CacheKind::kCross;
       if (grows || (s.kind == CacheKind::kState && width < 1 + config_.num_spec)) capacity = 0;
     } else {
-      capacity = std::min(capacity, int64_t{width - sink_columns(s)} * tokens_per_block(s) + s.ratio - 1);
+      capacity = std::min(capacity, tokens_in(s, width));
     }
   }
-  record.capacity = record.frozen != 0 || record.sending > 0 ? 0 : static_cast<int32_t>(std::max<int64_t>(capacity, 0));
+  fill_of(row).capacity = static_cast<int32_t>(std::max<int64_t>(capacity, 0));
 }
 
 void CacheManager::set_processed(RowId row, int32_t num_tokens) {
   RowRecord& record = state(row);
   BZ_CHECK_GE(num_tokens, record.num_processed);
-  BZ_CHECK_LE(num_tokens, record.num_planned);
+  BZ_CHECK_LE(num_tokens, fill_of(row).num_planned);
   record.num_processed = num_tokens;
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupId group(g);
     const int32_t first = tables_.first(group, row);
-    RowProgress by = progress(record);
+    RowProgress by = progress(row);
     if (mutated(Mutation::kWindowByScheduled)) by.processed = by.scheduled;  // F21
     const int32_t want = std::min(columns_for(spec(group), by, config_.num_spec).first, tables_.width(group, row));
     if (want <= first) continue;
@@ -227,16 +235,17 @@ void CacheManager::set_processed(RowId row, int32_t num_tokens) {
 }
 
 void CacheManager::rollback(RowId row, int32_t num_tokens) {
-  RowRecord& record = state(row);
-  BZ_CHECK(record.span < 0 && num_tokens >= 0);
-  BZ_CHECK_LE(num_tokens, record.num_planned - std::max(record.num_processed, record.num_published));
-  record.num_scheduled -= num_tokens;
-  record.num_planned -= num_tokens;
+  const RowRecord& record = state(row);
+  RowFill& fill = fill_of(row);
+  BZ_CHECK(!fill.in_next_plan() && num_tokens >= 0);
+  BZ_CHECK_LE(num_tokens, fill.num_planned - std::max(record.num_processed, record.num_published));
+  fill.num_scheduled -= num_tokens;
+  fill.num_planned -= num_tokens;
 }
 
 void CacheManager::release(RowId row) {
   RowRecord& record = state(row);
-  drop_span(record);
+  if (in_next_plan(row)) batch_.erase(std::find(batch_.begin(), batch_.end(), row));
   for (Transfer& t : transfers_) {
     if (t.row == row) t.row = kNullRow;  // its pins stay until its operations have finished (XFER-1)
   }
@@ -249,16 +258,7 @@ void CacheManager::release(RowId row) {
   }
   tables_.release_row(row, changes_);
   record = RowRecord{};
-}
-
-void CacheManager::drop_span(RowRecord& record) {
-  if (record.span < 0) return;
-  BZ_CHECK_LT(static_cast<size_t>(record.span), spans_.size());
-  spans_.erase(spans_.begin() + record.span);
-  for (size_t i = static_cast<size_t>(record.span); i < spans_.size(); ++i) {
-    state(spans_[i].row).span = static_cast<int32_t>(i);
-  }
-  record.span = -1;
+  fill_of(row) = RowFill{};
 }
 
 bool CacheManager::take_plan(CachePlan& plan) {
@@ -275,12 +275,11 @@ bool CacheManager::take_plan(CachePlan& plan) {
   // Copies, not swaps: both vectors keep their capacity.
   plan.changes.assign(changes_.begin(), changes_.end());
   plan.copies.assign(copies_.begin(), copies_.end());
-  plan.rows.assign(spans_.begin(), spans_.end());
-  for (const RowSpan& span : spans_) {
-    RowRecord& record = state(span.row);
-    record.span = -1;
-    record.num_planned = record.num_scheduled;
-    record.last_sequence = plan.sequence;
+  for (RowId row : batch_) {
+    RowFill& fill = fill_of(row);
+    plan.rows.push_back({row, fill.num_planned, fill.num_scheduled - fill.num_planned});
+    fill.num_planned = fill.num_scheduled;
+    state(row).last_sequence = plan.sequence;
   }
   for (RowId row : forked_) {
     if (!is_live(row) || !state(row).forked) continue;
@@ -290,7 +289,7 @@ bool CacheManager::take_plan(CachePlan& plan) {
   forked_.clear();
   changes_.clear();
   copies_.clear();
-  spans_.clear();
+  batch_.clear();
   for (const BlockCopy& c : plan.copies) release_block(c.from);  // fenced by this plan, which reads it
   return true;
 }
@@ -321,7 +320,7 @@ int32_t CacheManager::num_blocks_for(int32_t num_tokens) const {
 }
 
 Columns CacheManager::needed_columns(GroupId group, RowId row) const {
-  return columns_for(spec(group), progress(state(row)), config_.num_spec);
+  return columns_for(spec(group), progress(row), config_.num_spec);
 }
 
 std::vector<BlockId> CacheManager::other_holds() const {
@@ -338,13 +337,13 @@ uint64_t CacheManager::hash() const {
   Hasher h;
   const auto add = [&h](auto... values) { (h.add(static_cast<uint64_t>(values)), ...); };
   add(pool_.hash(), tables_.hash(), index_.hash(), next_sequence_);
+  for (const RowFill& f : fills_) add(f.num_scheduled, f.num_planned);
   for (const RowRecord& r : rows_) {
-    add(r.num_scheduled, r.span, r.num_planned, r.num_processed, r.frozen, r.loading, r.sending, r.forked,
-        r.last_sequence, r.num_published);
+    add(r.num_processed, r.frozen, r.loading, r.sending, r.forked, r.last_sequence, r.num_published);
   }
   for (const TableChange& c : changes_) add(c.kind, c.group.value(), c.row.value(), c.column, c.value);
   for (const BlockCopy& c : copies_) add(c.from.value(), c.to.value());
-  for (const RowSpan& s : spans_) add(s.row.value(), s.start, s.query_len);
+  for (RowId row : batch_) add(row.value());
   for (const Transfer& t : transfers_) {
     add(t.state, t.kind, t.row.value(), t.ops_left, t.ops_running, t.failed, t.expired, t.deadline);
     for (const TransferBlock& b : t.blocks) add(b.group.value(), b.column, b.block.value());

@@ -89,17 +89,12 @@ class CacheManager {
   // RowSpan in the next plan. Several appends to a row before a plan extend one span. With speculation reserve 1 + k.
   bool can_append(RowId row, int32_t num_tokens) const;
   void append(RowId row, int32_t num_tokens) {  // REQUIRES: can_append(row, num_tokens), num_tokens >= 1.
-    RowRecord& record = state(row);
-    BZ_CHECK_GE(num_tokens, 1);
-    BZ_CHECK_LE(num_tokens, config_.max_seq_len - record.num_scheduled);
-    if (record.num_scheduled + num_tokens > record.capacity) grow(row, record, record.num_scheduled + num_tokens);
-    if (record.span < 0) {
-      record.span = static_cast<int32_t>(spans_.size());
-      spans_.push_back({row, record.num_scheduled, num_tokens});
-    } else {
-      spans_[static_cast<size_t>(record.span)].query_len += num_tokens;
-    }
-    record.num_scheduled += num_tokens;
+    RowFill& fill = fill_of(row);
+    // A row that is not live has no room: whatever is wrong with a call, make_room() finds it.
+    if (num_tokens < 1 || num_tokens > fill.capacity - fill.num_scheduled) [[unlikely]]
+      make_room(row, num_tokens);
+    if (!fill.in_next_plan()) batch_.push_back(row);
+    fill.num_scheduled += num_tokens;
   }
 
   // The results of steps were read: the row's first num_tokens tokens are in the cache for good. Windows move (KV-2).
@@ -166,8 +161,9 @@ class CacheManager {
   int32_t num_rows_in_use() const { return tables_.num_rows() - 1 - tables_.num_free_rows(); }
   bool is_live(RowId row) const { return tables_.is_claimed(row); }
   bool is_loading(RowId row) const { return state(row).loading; }
-  bool in_next_plan(RowId row) const { return state(row).span >= 0; }
-  int32_t num_scheduled(RowId row) const { return state(row).num_scheduled; }  // tokens appended so far
+  bool in_next_plan(RowId row) const { return fill_of(row).in_next_plan(); }
+  int32_t num_scheduled(RowId row) const { return fill_of(row).num_scheduled; }  // tokens appended so far
+  int32_t num_planned(RowId row) const { return fill_of(row).num_planned; }      // of those, in plans that were taken
   int32_t num_processed(RowId row) const { return state(row).num_processed; }
   // Blocks that a request of so many tokens needs, alone in an empty cache.
   int32_t num_blocks_for(int32_t num_tokens) const;
@@ -188,11 +184,15 @@ class CacheManager {
   bool operator==(const CacheManager&) const = default;
 
  private:
-  struct RowRecord {
+  // What every append looks at, in an array of its own: the rows of a large batch share few cache lines.
+  struct RowFill {
     int32_t num_scheduled = 0;
-    int32_t capacity = 0;     // tokens that fit in the blocks the row has; appends below it touch no table
-    int32_t span = -1;        // index into spans_, -1: not in the next plan
     int32_t num_planned = 0;  // of num_scheduled, in plans that were taken
+    int32_t capacity = 0;     // tokens that fit in the row's blocks; appends up to it touch no table. 0: not live
+    bool in_next_plan() const { return num_scheduled > num_planned; }
+    bool operator==(const RowFill&) const = default;
+  };
+  struct RowRecord {
     int32_t num_processed = 0;
     int32_t encoder_tokens = 0;
     uint32_t frozen = 0;                            // a bit per group
@@ -211,20 +211,41 @@ class CacheManager {
     return rows_[static_cast<size_t>(row.value())];
   }
   RowRecord& state(RowId row) { return const_cast<RowRecord&>(std::as_const(*this).state(row)); }
+  const RowFill& fill_of(RowId row) const {
+    BZ_CHECK_LT(static_cast<uint32_t>(row.value()), static_cast<uint32_t>(config_.max_rows));
+    return fills_[static_cast<size_t>(row.value())];
+  }
+  RowFill& fill_of(RowId row) { return const_cast<RowFill&>(std::as_const(*this).fill_of(row)); }
   const GroupSpec& spec(GroupId group) const { return config_.groups[static_cast<size_t>(group.value())]; }
   int32_t num_groups() const { return tables_.num_groups(); }
-  RowProgress progress(const RowRecord& r) const { return {r.num_processed, r.num_scheduled, r.encoder_tokens}; }
+  RowProgress progress(RowId row) const {
+    return {state(row).num_processed, fill_of(row).num_scheduled, state(row).encoder_tokens};
+  }
 
   RowId new_row(int32_t num_tokens, int32_t encoder_tokens);
-  int32_t count_needed(RowId row, const RowRecord& record, int32_t total, bool* cells_left) const;
-  void grow(RowId row, RowRecord& record, int32_t total);
-  void set_capacity(RowId row, RowRecord& record);
-  void drop_span(RowRecord& record);
-  BlockId take_block();               // allocates; a cached block is forgotten
+  // What a row needs for `total` tokens.
+  struct Growth {
+    int32_t num_blocks = 0;  // to allocate
+    bool cells_left = true;  // every table has cells for them
+    int32_t capacity = 0;    // tokens that fit then
+    std::array<int32_t, kMaxGroups> width;
+  };
+  Growth growth_of(RowId row, int32_t total) const;
+  void make_room(RowId row, int32_t num_tokens);
+  void grow_group(GroupId group, RowId row, int32_t width, size_t first_sink);
+  void set_capacity(RowId row);
+  BlockId take_block() {  // allocates; a cached block is forgotten
+    const BlockId block = pool_.allocate();
+    if (pool_.is_cached(block)) {
+      index_.forget(block);
+      pool_.set_cached(block, false);
+    }
+    return block;
+  }
   void release_block(BlockId block);  // one owner less, fenced by the last plan
   void copy_block(BlockId from, BlockId to);
   void share_block(GroupId group, RowId row, int32_t column, BlockId block);
-  void thaw(GroupId group, RowId row, RowRecord& record);
+  void thaw(GroupId group, RowId row);
   BlockId cached_block(const PrefixHit& hit, GroupId group, int32_t end_token) const;
   int32_t supported_prefix(const PrefixHit& hit, GroupId group, int32_t limit, MissReason* reason) const;
   void publish_groups(RowId row, RowRecord& record, PrefixIndex::NodeId node, bool snapshot);
@@ -237,9 +258,10 @@ class CacheManager {
   BlockTables tables_;
   PrefixIndex index_;
   std::vector<RowRecord> rows_;       // [max_rows]
+  std::vector<RowFill> fills_;        // [max_rows]
   std::vector<TableChange> changes_;  // pending, in order
   std::vector<BlockCopy> copies_;     // pending; each holds a reference to its source
-  std::vector<RowSpan> spans_;        // of the next plan
+  std::vector<RowId> batch_;          // rows of the next plan, in order
   std::vector<RowId> forked_;         // rows forked since the last plan
   std::vector<BlockId> sinks_;        // held for ever, by group then column
   std::vector<Transfer> transfers_;   // [max_transfers]

@@ -40,10 +40,11 @@ int32_t CacheManager::supported_prefix(const PrefixHit& hit, GroupId group, int3
     }
     return n;
   }
-  for (int32_t end = per_block; end <= n; end += per_block) {
-    if (cached_block(hit, group, end) != kNullBlock) continue;
+  const auto step = static_cast<size_t>(per_block / unit);  // nodes to a block
+  for (size_t i = step - 1; i < static_cast<size_t>(n / unit); i += step) {
+    if (index_.block(hit.path[i], group) != kNullBlock) continue;
     *reason = MissReason::kNotCached;
-    return end - per_block;
+    return static_cast<int32_t>(i + 1 - step) * unit;
   }
   return n;
 }
@@ -128,7 +129,7 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
       tables_.set_width(group, row, 1, changes_);
       record.frozen |= 1u << g;
     } else if (per_block > 0) {
-      const Columns columns = columns_for(s, progress(record), config_.num_spec);
+      const Columns columns = columns_for(s, progress(row), config_.num_spec);
       if (columns.first > 0) tables_.set_first(group, row, columns.first, changes_);
       for (int32_t c = columns.first; c < hit.num_tokens / per_block; ++c) {
         share_block(group, row, sinks + c, cached_block(hit, group, (c + 1) * per_block));
@@ -143,14 +144,14 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
   for (int32_t i = 0; i < hit.num_tokens / index_.unit(); ++i) {
     record.last_sequence = std::max(record.last_sequence, index_.sequence(hit.path[static_cast<size_t>(i)]));
   }
-  set_capacity(row, record);
+  set_capacity(row);
   return row;
 }
 
 void CacheManager::publish(RowId row, const PrefixQuery& query, bool snapshot) {
   RowRecord& record = state(row);
   if (!config_.prefix_cache || record.loading || record.forked) return;
-  const int32_t planned = mutated(Mutation::kPublishAtSchedule) ? record.num_scheduled : record.num_planned;
+  const int32_t planned = mutated(Mutation::kPublishAtSchedule) ? num_scheduled(row) : num_planned(row);
   const auto known = std::min<int64_t>(static_cast<int64_t>(query.tokens.size()), planned);
   if (!index_.is_alive(record.node, record.node_serial)) {  // evicted meanwhile: find the way again
     record.node = PrefixIndex::kRoot;
@@ -180,7 +181,7 @@ void CacheManager::publish_groups(RowId row, RowRecord& record, PrefixIndex::Nod
     if (s.snapshot) {
       // The state at exactly this token, and nothing planned beyond it; the row goes on with a copy.
       const int32_t interval = std::max(config_.snapshot_interval, index_.unit());
-      const bool here = snapshot && end_token == record.num_planned && record.span < 0 && end_token % interval == 0;
+      const bool here = snapshot && end_token == num_planned(row) && !in_next_plan(row) && end_token % interval == 0;
       if (!here || (record.frozen >> g & 1) != 0 || tables_.width(group, row) == 0) continue;
     } else {
       if (per_block == 0 || end_token % per_block != 0) continue;
@@ -193,7 +194,7 @@ void CacheManager::publish_groups(RowId row, RowRecord& record, PrefixIndex::Nod
     pool_.set_cached(block, true);
     if (!s.snapshot) continue;
     record.frozen |= 1u << g;
-    record.capacity = 0;
+    fill_of(row).capacity = 0;
   }
 }
 
@@ -209,7 +210,7 @@ void CacheManager::reset_prefix_cache() {
 
 bool CacheManager::can_fork(RowId row) const {
   const RowRecord& record = state(row);
-  BZ_CHECK(record.span < 0 && !record.loading && record.sending == 0);
+  BZ_CHECK(!in_next_plan(row) && !record.loading && record.sending == 0);
   int32_t needed = 0;
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupSpec& s = spec(GroupId(g));
@@ -218,7 +219,7 @@ bool CacheManager::can_fork(RowId row) const {
     if (tokens_per_block(s) == 0) {
       needed += width;
     } else {
-      const int32_t full = sink_columns(s) + record.num_scheduled / tokens_per_block(s);
+      const int32_t full = sink_columns(s) + num_scheduled(row) / tokens_per_block(s);
       needed += std::max(0, width - std::max(full, tables_.first(GroupId(g), row)));
     }
   }
@@ -228,7 +229,7 @@ bool CacheManager::can_fork(RowId row) const {
 RowId CacheManager::fork(RowId parent) {
   BZ_CHECK(can_fork(parent));
   const RowRecord from = state(parent);
-  const RowId row = new_row(from.num_scheduled, from.encoder_tokens);
+  const RowId row = new_row(num_scheduled(parent), from.encoder_tokens);
   RowRecord& record = state(row);
   record = from;
   for (int32_t g = 0; g < num_groups(); ++g) {
@@ -237,7 +238,7 @@ RowId CacheManager::fork(RowId parent) {
     const int32_t per_block = tokens_per_block(s);
     const int32_t first = tables_.first(group, parent), width = tables_.width(group, parent);
     // Columns from here on may still be written, by both rows.
-    int32_t open = per_block > 0 ? sink_columns(s) + from.num_scheduled / per_block : 0;
+    int32_t open = per_block > 0 ? sink_columns(s) + num_scheduled(parent) / per_block : 0;
     if (s.kind == CacheKind::kCross) open = width;
     if (first > 0) tables_.set_first(group, row, first, changes_);
     for (int32_t c = first; c < width; ++c) {
@@ -255,7 +256,7 @@ RowId CacheManager::fork(RowId parent) {
   record.forked = true;
   forked_.push_back(row);
   record.frozen = 0;  // its states are copies already
-  set_capacity(row, record);
+  set_capacity(row);
   return row;
 }
 

@@ -31,17 +31,17 @@ TransferId CacheManager::new_transfer(TransferKind kind, RowId row, int32_t num_
 
 bool CacheManager::can_send(RowId row) const {
   const RowRecord& record = state(row);
-  return has_free(transfers_) && !record.loading && !record.forked && record.span < 0 && record.num_planned > 0 &&
+  return has_free(transfers_) && !record.loading && !record.forked && !in_next_plan(row) && num_planned(row) > 0 &&
          record.last_sequence <= pool_.processed_sequence();
 }
 
 TransferId CacheManager::send(RowId row, int32_t num_ops, int64_t deadline) {
   BZ_CHECK(can_send(row));
-  const TransferId id = new_transfer(TransferKind::kSend, row, state(row).num_planned, num_ops);
+  const TransferId id = new_transfer(TransferKind::kSend, row, num_planned(row), num_ops);
   Transfer& t = transfers_[static_cast<size_t>(id.value())];
   t.deadline = deadline;
   ++state(row).sending;
-  state(row).capacity = 0;
+  fill_of(row).capacity = 0;
   for (int32_t g = 0; g < num_groups(); ++g) {
     const GroupId group(g);
     for (int32_t c = tables_.first(group, row); c < tables_.width(group, row); ++c) {
@@ -55,7 +55,7 @@ TransferId CacheManager::send(RowId row, int32_t num_ops, int64_t deadline) {
 bool CacheManager::can_receive(RowId row, int32_t num_tokens) const {
   const RowRecord& record = state(row);
   BZ_CHECK_GE(num_tokens, 1);
-  if (record.num_scheduled != 0 || record.loading || !has_free(transfers_)) return false;
+  if (num_scheduled(row) != 0 || record.loading || !has_free(transfers_)) return false;
   return can_append(row, num_tokens);
 }
 
@@ -102,19 +102,20 @@ void CacheManager::settle(Transfer& t) {
   t.state = ok ? TransferState::kDone : TransferState::kFailed;
   if (t.kind == TransferKind::kSend && t.row != kNullRow) {
     --state(t.row).sending;
-    set_capacity(t.row, state(t.row));
+    set_capacity(t.row);
   }
   if (t.kind == TransferKind::kReceive && t.row != kNullRow) {
     RowRecord& record = state(t.row);
     BZ_CHECK(record.loading);
     record.loading = false;
     if (ok) {
-      record.num_scheduled = record.num_planned = record.num_processed = t.num_tokens;
+      fill_of(t.row) = {t.num_tokens, t.num_tokens, 0};
+      record.num_processed = t.num_tokens;
       size_t next = 0, sink = 0;
       for (int32_t g = 0; g < num_groups(); ++g) {
         const GroupId group(g);
         const int32_t sinks = sink_columns(spec(group));
-        const Columns columns = columns_for(spec(group), progress(record), config_.num_spec);
+        const Columns columns = columns_for(spec(group), progress(t.row), config_.num_spec);
         if (columns.first > 0) tables_.set_first(group, t.row, columns.first, changes_);
         for (int32_t c = 0; c < sinks; ++c) share_block(group, t.row, c, sinks_[sink + static_cast<size_t>(c)]);
         for (; next < t.blocks.size() && t.blocks[next].group == group; ++next) {
@@ -123,8 +124,8 @@ void CacheManager::settle(Transfer& t) {
         if (columns.width > 0) tables_.set_width(group, t.row, columns.width, changes_);
         sink += static_cast<size_t>(sinks);
       }
-      changes_.push_back({ChangeKind::kRowStart, GroupId(0), t.row, 0, static_cast<uint32_t>(t.num_tokens)});
-      set_capacity(t.row, record);
+      changes_.emplace_back(ChangeKind::kRowStart, GroupId(0), t.row, 0, static_cast<uint32_t>(t.num_tokens));
+      set_capacity(t.row);
     }
   }
   drop_pins(t);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/math.h"
 #include "base/mutation.h"
@@ -28,24 +29,21 @@ struct FastHash {
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t max_nodes, int32_t unit, DigestFn digest, uint64_t key)
-    : unit_(unit), digest_(digest), key_(key) {
+PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t max_nodes, int32_t num_groups, int32_t unit, DigestFn digest,
+                         uint64_t key)
+    : num_groups_(num_groups), unit_(unit), digest_(digest), key_(key) {
   BZ_CHECK_GE(unit, 1);
   BZ_CHECK_GE(num_blocks, 2);
   BZ_CHECK_GE(max_nodes, 0);
-  nodes_.resize(static_cast<size_t>(max_nodes) + 1);
+  const size_t nodes = static_cast<size_t>(max_nodes) + 1;
+  links_.resize(nodes);
+  nodes_.resize(nodes);
+  blocks_.resize(nodes * static_cast<size_t>(num_groups), kNullBlock);
+  tokens_.resize(nodes * static_cast<size_t>(unit));
   nodes_[kRoot].serial = next_serial_++;
-  for (NodeId n = static_cast<NodeId>(max_nodes); n > kRoot; --n) {
-    nodes_[n].next_free = free_head_;
-    free_head_ = n;
-  }
-  tokens_.resize(nodes_.size() * static_cast<size_t>(unit));
-  buckets_.assign(next_pow2(nodes_.size() * 2), kNone);
+  for (NodeId n = static_cast<NodeId>(max_nodes); n > kRoot; --n) links_[n].parent = std::exchange(free_head_, n);
+  buckets_.resize(next_pow2(nodes * 2));
   owner_.resize(static_cast<size_t>(num_blocks));
-}
-
-std::span<const int32_t> PrefixIndex::tokens_of(NodeId node) const {
-  return {tokens_.data() + size_t{node} * static_cast<size_t>(unit_), static_cast<size_t>(unit_)};
 }
 
 PrefixIndex::Extra PrefixIndex::extra_of(const PrefixQuery& query, int32_t i) const {
@@ -103,24 +101,19 @@ PrefixIndex::Probe PrefixIndex::probe(NodeId parent, const PrefixQuery& query, i
   BZ_CHECK_GE(i, 0);
   BZ_CHECK_LE((int64_t{i} + 1) * unit_, static_cast<int64_t>(query.tokens.size()));
   const auto unit = static_cast<size_t>(unit_);
-  const auto same = [&](const Probe& p, NodeId node) {
-    const Node& n = nodes_[node];
-    return n.parent == parent && n.extra == p.extra &&
-           (mutated(Mutation::kHitWithoutTokens) ||
-            std::memcmp(p.tokens.data(), tokens_of(node).data(), p.tokens.size_bytes()) == 0);
-  };
-  Probe p{query.tokens.subspan(static_cast<size_t>(i) * unit, unit), extra_of(query, i), {}, kNone};
-  const NodeId last = at(parent).last_child;
-  if (last != kNone && !mutated(Mutation::kHitWithoutTokens) && same(p, last)) {
-    p.node = last;
-    return p;
-  }
+  Probe p{query.tokens.subspan(static_cast<size_t>(i) * unit, unit), {}, {}, links_[parent].last_child};
+  const bool try_last = p.node != kNone && !mutated(Mutation::kHitWithoutTokens) && has_tokens(p.node, p.tokens);
+  // Below the root a child has its parent's identity, which was compared on the way: what may differ are media.
+  if (try_last && parent != kRoot && query.media.empty() && !links_[p.node].has_media) return p;
+  p.extra = extra_of(query, i);
+  if (try_last && nodes_[p.node].extra == p.extra) return p;
   p.digest = digest_of(parent, p.extra, p.tokens);
   const size_t mask = buckets_.size() - 1;
-  for (size_t b = p.digest.words[0] & mask; buckets_[b] != kNone; b = (b + 1) & mask) {
-    if (nodes_[buckets_[b]].digest != p.digest || !same(p, buckets_[b])) continue;
-    p.node = buckets_[b];
-    break;
+  const auto home = static_cast<uint32_t>(p.digest.words[0]);
+  for (size_t b = home & mask; (p.node = buckets_[b].node) != kNone; b = (b + 1) & mask) {
+    if (buckets_[b].home != home || nodes_[p.node].digest != p.digest) continue;
+    if (links_[p.node].parent != parent || nodes_[p.node].extra != p.extra) continue;
+    if (has_tokens(p.node, p.tokens) || mutated(Mutation::kHitWithoutTokens)) break;
   }
   return p;
 }
@@ -134,21 +127,19 @@ PrefixIndex::NodeId PrefixIndex::find_or_add_child(NodeId parent, const PrefixQu
   if (p.node != kNone || free_head_ == kNone) return p.node;
   const NodeId id = free_head_;
   Node& n = nodes_[id];
-  free_head_ = n.next_free;
-  n = Node{};
-  n.parent = parent;
-  n.serial = next_serial_++;
-  n.extra = p.extra;
-  n.digest = p.digest;
+  free_head_ = links_[id].parent;
+  links_[id] = {parent, kNone, 0, p.extra.media[1] != 0};
+  n = {0, next_serial_++, 0, p.digest, p.extra};
   const size_t at_token = size_t{id} * static_cast<size_t>(unit_);
   std::copy(p.tokens.begin(), p.tokens.end(), tokens_.begin() + static_cast<int64_t>(at_token));
-  ++nodes_[parent].num_children;
-  nodes_[parent].last_child = id;
+  ++links_[parent].num_children;
+  links_[parent].last_child = id;
   ++num_nodes_;
   const size_t mask = buckets_.size() - 1;
-  size_t b = n.digest.words[0] & mask;
-  while (buckets_[b] != kNone) b = (b + 1) & mask;
-  buckets_[b] = id;
+  const auto home = static_cast<uint32_t>(p.digest.words[0]);
+  size_t b = home & mask;
+  while (buckets_[b].node != kNone) b = (b + 1) & mask;
+  buckets_[b] = {id, home};
   return id;
 }
 
@@ -156,8 +147,9 @@ void PrefixIndex::set_block(NodeId node, GroupId group, BlockId block, uint64_t 
   BZ_CHECK(node != kRoot && at(node).serial != 0);
   BZ_CHECK(block != kNullBlock && !names(block));
   Node& n = nodes_[node];
-  BZ_CHECK(n.blocks.at(static_cast<size_t>(group.value())) == kNullBlock);
-  n.blocks[static_cast<size_t>(group.value())] = block;
+  BlockId& named = blocks_[block_index(node, group)];
+  BZ_CHECK(named == kNullBlock);
+  named = block;
   n.sequence = std::max(n.sequence, sequence);
   ++n.num_blocks;
   ++num_cached_;
@@ -168,40 +160,31 @@ void PrefixIndex::forget(BlockId block) {
   BZ_CHECK(block != kNullBlock);
   BZ_CHECK(names(block));
   const Owner owner = owner_[block.value()];
-  Node& n = nodes_[owner.node];
-  n.blocks[static_cast<size_t>(owner.group)] = kNullBlock;
-  --n.num_blocks;
+  blocks_[block_index(owner.node, GroupId(owner.group))] = kNullBlock;
+  --nodes_[owner.node].num_blocks;
   --num_cached_;
   owner_[block.value()] = {};
   remove_if_unused(owner.node);
 }
 
-size_t PrefixIndex::bucket_of(NodeId node) const {
-  const size_t mask = buckets_.size() - 1;
-  size_t b = nodes_[node].digest.words[0] & mask;
-  while (buckets_[b] != node) b = (b + 1) & mask;
-  return b;
-}
-
 // Takes out the node and every ancestor that has nothing left; buckets behind a hole move up.
 void PrefixIndex::remove_if_unused(NodeId node) {
-  while (node != kRoot && nodes_[node].num_blocks == 0 && nodes_[node].num_children == 0) {
+  while (node != kRoot && nodes_[node].num_blocks == 0 && links_[node].num_children == 0) {
     const size_t mask = buckets_.size() - 1;
-    size_t hole = bucket_of(node);
-    for (size_t b = (hole + 1) & mask; buckets_[b] != kNone; b = (b + 1) & mask) {
-      const size_t home = nodes_[buckets_[b]].digest.words[0] & mask;
-      if (((b - home) & mask) < ((b - hole) & mask)) continue;
+    size_t hole = nodes_[node].digest.words[0] & mask;
+    while (buckets_[hole].node != node) hole = (hole + 1) & mask;
+    for (size_t b = (hole + 1) & mask; buckets_[b].node != kNone; b = (b + 1) & mask) {
+      if (((b - buckets_[b].home) & mask) < ((b - hole) & mask)) continue;
       buckets_[hole] = buckets_[b];
       hole = b;
     }
-    buckets_[hole] = kNone;
-    const NodeId parent = nodes_[node].parent;
+    buckets_[hole] = {};
+    const NodeId parent = links_[node].parent;
     nodes_[node] = Node{};
-    nodes_[node].next_free = free_head_;
-    free_head_ = node;
+    links_[node] = {std::exchange(free_head_, node), kNone, 0, false};
     --num_nodes_;
-    --nodes_[parent].num_children;
-    if (nodes_[parent].last_child == node) nodes_[parent].last_child = kNone;
+    --links_[parent].num_children;
+    if (links_[parent].last_child == node) links_[parent].last_child = kNone;
     node = parent;
   }
 }
@@ -212,8 +195,8 @@ uint64_t PrefixIndex::hash() const {
     if (nodes_[n].serial == 0) continue;
     h.add(n);
     h.add(nodes_[n].digest.words[0]);
-    for (BlockId b : nodes_[n].blocks) h.add(b.value());
   }
+  for (BlockId b : blocks_) h.add(b.value());
   return h.value();
 }
 

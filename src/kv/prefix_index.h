@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -52,7 +53,7 @@ class PrefixIndex {
   static constexpr NodeId kNone = 0xffffffffu;
 
   // REQUIRES: unit >= 1, num_blocks >= 2. key: of the built-in hash, random per process.
-  PrefixIndex(int32_t num_blocks, int32_t max_nodes, int32_t unit, DigestFn digest, uint64_t key);
+  PrefixIndex(int32_t num_blocks, int32_t max_nodes, int32_t num_groups, int32_t unit, DigestFn digest, uint64_t key);
 
   int32_t unit() const { return unit_; }
   int32_t num_nodes() const { return num_nodes_; }
@@ -63,7 +64,7 @@ class PrefixIndex {
   // The same, made if it is not there. kNone: the index is full.
   NodeId find_or_add_child(NodeId parent, const PrefixQuery& query, int32_t i);
 
-  BlockId block(NodeId node, GroupId group) const { return at(node).blocks[static_cast<size_t>(group.value())]; }
+  BlockId block(NodeId node, GroupId group) const { return blocks_[block_index(node, group)]; }
   // REQUIRES: the node names no block of the group; the block is named by no node.
   void set_block(NodeId node, GroupId group, BlockId block, uint64_t sequence);
   bool names(BlockId block) const { return owner_.at(block.value()).node != kNone; }
@@ -75,7 +76,7 @@ class PrefixIndex {
   // Node ids are reused; a serial tells whether a remembered node is still the same one.
   uint64_t serial(NodeId node) const { return at(node).serial; }
   bool is_alive(NodeId node, uint64_t serial) const { return nodes_.at(node).serial == serial && serial != 0; }
-  NodeId parent(NodeId node) const { return at(node).parent; }
+  NodeId parent(NodeId node) const { return links_.at(node).parent; }
 
   uint64_t hash() const;
   bool operator==(const PrefixIndex&) const = default;
@@ -86,17 +87,20 @@ class PrefixIndex {
     std::array<uint64_t, 2> media{};
     bool operator==(const Extra&) const = default;
   };
-  struct Node {
-    NodeId parent = kNone;
+  // What a walk reads, apart from the rest: a long prompt's nodes share cache lines.
+  struct Link {
+    NodeId parent = kNone;      // of a free node: the next one
     NodeId last_child = kNone;  // the one added last: most walks need no hash
     int32_t num_children = 0;
+    bool has_media = false;
+    bool operator==(const Link&) const = default;
+  };
+  struct Node {
     int32_t num_blocks = 0;
-    uint32_t next_free = 0;
     uint64_t serial = 0;  // 0: free
     uint64_t sequence = 0;
     Digest digest;
     Extra extra;
-    std::array<BlockId, kMaxGroups> blocks{};
     bool operator==(const Node&) const = default;
   };
   struct Owner {
@@ -109,7 +113,15 @@ class PrefixIndex {
     BZ_CHECK_LT(node, nodes_.size());
     return nodes_[node];
   }
-  std::span<const int32_t> tokens_of(NodeId node) const;
+  size_t block_index(NodeId node, GroupId group) const {
+    BZ_CHECK_LT(node, nodes_.size());
+    BZ_CHECK_LT(static_cast<uint32_t>(group.value()), static_cast<uint32_t>(num_groups_));
+    return size_t{node} * static_cast<size_t>(num_groups_) + static_cast<size_t>(group.value());
+  }
+  bool has_tokens(NodeId node, std::span<const int32_t> tokens) const {
+    return std::memcmp(tokens.data(), tokens_.data() + size_t{node} * static_cast<size_t>(unit_),
+                       tokens.size_bytes()) == 0;
+  }
   Extra extra_of(const PrefixQuery& query, int32_t i) const;
   struct Probe {
     std::span<const int32_t> tokens;
@@ -119,16 +131,24 @@ class PrefixIndex {
   };
   Digest digest_of(NodeId parent, const Extra& extra, std::span<const int32_t> tokens) const;
   Probe probe(NodeId parent, const PrefixQuery& query, int32_t i) const;
-  size_t bucket_of(NodeId node) const;
   void remove_if_unused(NodeId node);
 
+  int32_t num_groups_ = 0;
   int32_t unit_ = 0;
   DigestFn digest_ = nullptr;
   uint64_t key_ = 0;
-  std::vector<Node> nodes_;
+  std::vector<Link> links_;      // [nodes]
+  std::vector<Node> nodes_;      // [nodes]
+  std::vector<BlockId> blocks_;  // [nodes][num_groups]
   std::vector<int32_t> tokens_;  // [nodes][unit]
-  std::vector<NodeId> buckets_;  // open addressing, power of two, at most half full
-  std::vector<Owner> owner_;     // [num_blocks]
+  // Open addressing, power of two, at most half full. `home` spares a look at the node: misses are what an add costs.
+  struct Bucket {
+    NodeId node = kNone;
+    uint32_t home = 0;  // the digest's low bits: where a search for the node begins
+    bool operator==(const Bucket&) const = default;
+  };
+  std::vector<Bucket> buckets_;
+  std::vector<Owner> owner_;  // [num_blocks]
   uint32_t free_head_ = kNone;
   uint64_t next_serial_ = 1;
   int32_t num_nodes_ = 0;

@@ -39,7 +39,14 @@ constexpr int32_t tokens_per_block(const GroupSpec& spec) {
   }
 }
 
-constexpr int32_t sink_columns(const GroupSpec& spec) { return ceil_div(spec.sink_tokens, spec.block_size); }
+constexpr int32_t sink_columns(const GroupSpec& spec) {
+  return spec.sink_tokens == 0 ? 0 : ceil_div(spec.sink_tokens, spec.block_size);
+}
+
+// Tokens that a row with so many columns has room for. REQUIRES: tokens_per_block(spec) > 0.
+constexpr int64_t tokens_in(const GroupSpec& spec, int32_t width) {
+  return int64_t{width - sink_columns(spec)} * tokens_per_block(spec) + spec.ratio - 1;
+}
 
 // The first token that a query at `position` or later can see.
 constexpr int32_t first_needed(const GroupSpec& spec, int32_t position) {
@@ -47,18 +54,23 @@ constexpr int32_t first_needed(const GroupSpec& spec, int32_t position) {
   return first_in_window(windowed ? spec.window : 0, spec.kind == CacheKind::kChunkedLocal, position);
 }
 
+// The width a row's table must have.
+constexpr int32_t width_for(const GroupSpec& spec, const RowProgress& row, int32_t num_spec) {
+  if (row.scheduled == 0) return 0;
+  switch (spec.kind) {
+    case CacheKind::kRing: return 1;
+    case CacheKind::kState: return 1 + num_spec;
+    case CacheKind::kCross: return ceil_div(row.encoder_tokens, spec.block_size);
+    case CacheKind::kCompressed: return ceil_div(row.scheduled / spec.ratio, spec.block_size);
+    default: return sink_columns(spec) + ceil_div(row.scheduled, tokens_per_block(spec));
+  }
+}
+
 // The columns a row must own. Only processed tokens move `first` (KV-2).
 constexpr Columns columns_for(const GroupSpec& spec, const RowProgress& row, int32_t num_spec) {
-  if (row.scheduled == 0) return {};
-  switch (spec.kind) {
-    case CacheKind::kRing: return {0, 1};
-    case CacheKind::kState: return {0, 1 + num_spec};
-    case CacheKind::kCross: return {0, ceil_div(row.encoder_tokens, spec.block_size)};
-    case CacheKind::kCompressed: return {0, ceil_div(row.scheduled / spec.ratio, spec.block_size)};
-    default: break;
-  }
-  const int32_t per_block = tokens_per_block(spec);
-  return {first_needed(spec, row.processed) / per_block, sink_columns(spec) + ceil_div(row.scheduled, per_block)};
+  const bool slides = row.scheduled > 0 && slot_form(spec.kind) == SlotForm::kWindowed;
+  const int32_t first = slides ? first_needed(spec, row.processed) / tokens_per_block(spec) : 0;
+  return {first, width_for(spec, row, num_spec)};
 }
 
 // Columns of the group's table. A window's rows stay narrow: cells are reused (PAD-2).
