@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/bench.h"
+#include "cli/config_file.h"
 #include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/run.h"
@@ -61,7 +62,13 @@ int main(int argc, char** argv) {
     return kExitBadInput;
   }
   if (run->parsed()) return report(bz::cli::run(run_options));
-  if (serve->parsed()) return report(bz::cli::serve(serve_options));
+  if (serve->parsed()) {
+    if (!serve_options.config.empty()) {
+      const bz::Status status = bz::cli::apply_config_file(*serve, serve_options.config);
+      if (!status.ok()) return report(status);
+    }
+    return report(bz::cli::serve(serve_options));
+  }
   if (plan->parsed()) return report(bz::cli::plan(plan_options));
   if (bench->parsed()) {
     const bool single = bench->got_subcommand("single");

@@ -10,6 +10,7 @@
 #include "engine/loaded_model.h"
 #include "engine/threaded_engine.h"
 #include "formats/chat_template.h"
+#include "server/access_log.h"
 
 namespace bz::cli {
 namespace {
@@ -107,6 +108,10 @@ class IoThread {
   std::thread thread_;
 };
 
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
 }  // namespace
 
 Status run_serve(const server::ServerOptions& options, const std::function<Result<Served>()>& load) {
@@ -148,8 +153,21 @@ void add_serve_options(CLI::App& command, ServeOptions& o) {
   command.add_option("--max-connections", o.server.http.max_connections, "most open connections")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
+  const CLI::Range seconds(0.001, 86400.0);
+  command.add_option("--read-seconds", o.read_seconds, "time for a whole request to arrive, then 408")
+      ->capture_default_str()
+      ->check(seconds);
+  command.add_option("--idle-seconds", o.idle_seconds, "between requests of a connection, then it is closed")
+      ->capture_default_str()
+      ->check(seconds);
+  command.add_option("--write-seconds", o.write_seconds, "a client that takes nothing of its answer is cut off then")
+      ->capture_default_str()
+      ->check(seconds);
   command.add_flag("--log-json", o.log_json, "log lines as JSON");
+  command.add_option("--access-log", o.access_log, "one JSON object a line for every answer, to a file or - (stdout)");
   add_engine_options(command, o.engine);
+  command.add_option("--config", o.config,
+                     "a file of options, one `name = value` a line; those of the command line win");
 }
 
 Status serve(const ServeOptions& o) {
@@ -158,6 +176,12 @@ Status serve(const ServeOptions& o) {
   server::ServerOptions options = o.server;
   options.http.handle_signals = true;
   options.http.drain_timeout = std::chrono::seconds(o.drain_seconds);
+  options.http.read_timeout = to_milliseconds(o.read_seconds);
+  options.http.idle_timeout = to_milliseconds(o.idle_seconds);
+  options.http.write_timeout = to_milliseconds(o.write_seconds);
+  if (!o.access_log.empty()) {
+    BZ_ASSIGN(options.access_log, server::open_access_log(o.access_log));
+  }
   options.http.max_total_body_bytes = std::max(options.http.max_total_body_bytes, options.http.max_body_bytes);
   return run_serve(options, [&] { return load_served(load); });
 }

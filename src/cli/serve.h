@@ -17,6 +17,9 @@ struct ServeOptions {
   server::ServerOptions server;
   int drain_seconds = 30;
   bool log_json = false;
+  std::string config;      // a file of options (config_file.h)
+  std::string access_log;  // a file, or "-"; empty: none
+  double read_seconds = 30, idle_seconds = 75, write_seconds = 30;
 };
 
 void add_serve_options(CLI::App& command, ServeOptions& options);

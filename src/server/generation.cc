@@ -57,6 +57,7 @@ Status Generation::submit(size_t index) {
   choices_[index].id = *id;
   choices_[index].in_engine = true;
   services_.metrics.prompt_tokens.observe(static_cast<double>(prepared_.prompts[index].size()));
+  services_.metrics.max_tokens.observe(static_cast<double>(prepared_.max_tokens[index]));
   return ok_status();
 }
 
@@ -94,6 +95,7 @@ void Generation::take_tokens(Choice& choice, std::span<const int32_t> tokens) {
 void Generation::count_tokens(Choice& choice, int64_t count) {
   if (count == 0) return;
   const auto now = steady_clock::now();
+  if (first_token_ == steady_clock::time_point()) first_token_ = now;
   if (choice.num_tokens == 0) {
     services_.metrics.time_to_first_token.observe(seconds(now - arrival_));
     if (count > 1) services_.metrics.inter_token_latency.observe(0, count - 1);
@@ -108,7 +110,12 @@ void Generation::finish_choice(Choice& choice, std::string_view reason) {
   choice.finish_reason = reason;
   ++services_.metrics.finished[std::string(reason)];
   services_.metrics.generation_tokens.observe(static_cast<double>(choice.num_tokens));
-  services_.metrics.request_latency.observe(seconds(steady_clock::now() - arrival_));
+  const auto now = steady_clock::now();
+  services_.metrics.request_latency.observe(seconds(now - arrival_));
+  if (choice.num_tokens > 1) {
+    services_.metrics.time_per_output_token.observe(seconds(now - first_token_) /
+                                                    static_cast<double>(choice.num_tokens - 1));
+  }
 }
 
 // --- To the client
@@ -123,6 +130,7 @@ void Generation::advance() {
   ended_ = true;
   std::vector<FinishedChoice> finished;
   for (const Choice& choice : choices_) finished.push_back({choice.text, choice.finish_reason});
+  note_usage();
   services_.reply(*exchange_, route(), {.body = writer_.whole(finished, usage())});
 }
 
@@ -143,6 +151,7 @@ void Generation::advance_stream() {
   exchange_->write(events);
   if (!last) return;
   ended_ = true;
+  note_usage();
   ++services_.metrics.responses[{std::string(route()), 200}];
   exchange_->finish();
 }
@@ -162,6 +171,7 @@ void Generation::append_events(size_t index, std::string& events) {
 
 void Generation::fail(int http_status, std::string_view message) {
   ended_ = true;
+  note_usage();
   cancel_rest();
   if (!stream_started_) return services_.reply(*exchange_, route(), error_reply(http_status, message));
   ++services_.metrics.responses[{std::string(route()), http_status}];
@@ -182,7 +192,18 @@ void Generation::client_left() {
   if (ended_) return;
   ended_ = true;
   ++services_.metrics.disconnects;
+  note_usage();
   cancel_rest();
+}
+
+void Generation::note_usage() {
+  const Usage sum = usage();
+  exchange_->note("prompt_tokens", sum.prompt_tokens);
+  exchange_->note("cached_tokens", sum.cached_tokens);
+  exchange_->note("completion_tokens", sum.completion_tokens);
+  if (sum.completion_tokens == 0) return;
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(first_token_ - arrival_);
+  exchange_->note("first_token_us", micros.count());
 }
 
 bool Generation::all_finished() const {

@@ -58,6 +58,8 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
   void append_events(size_t index, std::string& events);
   void fail(int http_status, std::string_view message);
   void cancel_rest();
+  // Tells the access log what the answer was.
+  void note_usage();
   void client_left();
   bool all_finished() const;
   Usage usage() const;
@@ -69,7 +71,8 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
   AnswerWriter writer_;
   std::vector<Choice> choices_;
   std::chrono::steady_clock::time_point arrival_;
-  std::string error_;  // of the engine, for this request
+  std::chrono::steady_clock::time_point first_token_;  // of any choice; at first: none
+  std::string error_;                                  // of the engine, for this request
   bool stream_started_ = false;
   bool ended_ = false;  // answered, or the client left
 };

@@ -37,6 +37,21 @@ struct HttpReply {
   bool close = false;  // end the connection after this answer
 };
 
+// Numbers about a request, for the access log. Names are of static storage.
+using Notes = std::vector<std::pair<std::string_view, int64_t>>;
+
+// One answer that ended, or whose client left before. Valid during the call.
+struct AccessRecord {
+  std::string_view client;                    // its address
+  std::string_view method, path, request_id;  // empty of what was no HTTP
+  int status = 0;                             // 0: the client left before any of the answer
+  int64_t bytes = 0;                          // of the answer, header included
+  double seconds = 0;                         // from the whole request to the end of its answer
+  bool cut_off = false;                       // the client left before the end
+  const Notes& notes;
+};
+using AccessLog = std::function<void(const AccessRecord&)>;
+
 // One request and its one answer. Calls after the client left or after the answer ended do nothing, so an owner never
 // needs to ask first.
 class Exchange {
@@ -48,6 +63,9 @@ class Exchange {
 
   // A header for whichever answer comes. REQUIRES: before it; no line breaks in `value`.
   virtual void add_header(std::string name, std::string value) = 0;
+
+  // A number for the access log. Before the answer ends, or from the callback that says that the client left.
+  virtual void note(std::string_view name, int64_t value) = 0;
 
   // The whole answer at once.
   virtual void reply(HttpReply reply) = 0;
@@ -117,6 +135,8 @@ class HttpServer {
   virtual void every(std::chrono::milliseconds period, std::function<void()> tick) = 0;
   // Stops accepting, closes idle connections, lets running answers end, then ends run(). Any thread; idempotent.
   virtual void begin_drain(std::chrono::milliseconds timeout) = 0;
+  // Called on the IO thread for every answer. REQUIRES: before run().
+  virtual void log_accesses(AccessLog log) = 0;
   virtual bool draining() const = 0;
   virtual HttpStats stats() const = 0;
 };

@@ -20,13 +20,22 @@ using boost::system::error_code;
 
 class Connection::ExchangeImpl : public Exchange {
  public:
-  ExchangeImpl(Connection* connection, HttpRequest request) : connection_(connection), request_(std::move(request)) {}
+  ExchangeImpl(Connection* connection, HttpRequest request)
+      : begin(Clock::now()), connection_(connection), request_(std::move(request)) {}
 
   const HttpRequest& request() const override { return request_; }
   std::string take_body() override { return std::move(request_.body); }
 
   void add_header(std::string name, std::string value) override {
     headers_.emplace_back(std::move(name), std::move(value));
+  }
+
+  void note(std::string_view name, int64_t value) override { notes.emplace_back(name, value); }
+  std::string_view added_header(std::string_view name) const {
+    for (const auto& [key, value] : headers_) {
+      if (key == name) return value;
+    }
+    return {};
   }
 
   void reply(HttpReply reply) override {
@@ -85,6 +94,9 @@ class Connection::ExchangeImpl : public Exchange {
     if (auto call = std::exchange(on_closed_, nullptr)) call();
   }
 
+  const Clock::time_point begin;
+  Notes notes;
+
  private:
   void end() {
     Connection& c = *connection_;
@@ -117,6 +129,7 @@ void Connection::start() {
   socket_.non_blocking(true, ec);
   socket_.set_option(asio::ip::tcp::no_delay(true), ec);
   socket_.set_option(asio::socket_base::send_buffer_size(host_.options.send_buffer_bytes), ec);
+  if (host_.access_log) client_ = socket_.remote_endpoint(ec).address().to_string();
   wait_readable();
 }
 
@@ -155,7 +168,10 @@ void Connection::close() {
   host_.body_bytes -= std::exchange(body_bytes_, 0);
   error_code ec;
   socket_.close(ec);
-  if (auto exchange = std::exchange(exchange_, nullptr)) exchange->socket_closed();
+  if (auto exchange = std::exchange(exchange_, nullptr)) {
+    exchange->socket_closed();
+    log_access(*exchange, true);
+  }
   host_.forget(this);
 }
 
@@ -246,6 +262,8 @@ void Connection::dispatch() {
   ++host_.stats.requests;
   HttpRequest request = parser_.take();
   head_only_ = request.method == "HEAD";
+  answer_status_ = 0;
+  answer_bytes_ = 0;
   exchange_ = std::make_shared<ExchangeImpl>(this, std::move(request));
   const auto exchange = exchange_;
   try {
@@ -264,11 +282,30 @@ void Connection::refuse(int status, std::string_view message) {
   http_1_0_ = false;
   const HttpReply reply{.status = status, .body = host_.error_body(status, message)};
   send(head(reply, Framing::kLength, {}) + reply.body);
+  if (host_.access_log) {
+    const Notes none;
+    host_.access_log({.client = client_, .status = status, .bytes = answer_bytes_, .notes = none});
+  }
   close_when_sent();
+}
+
+void Connection::log_access(const ExchangeImpl& exchange, bool cut_off) {
+  if (!host_.access_log) return;
+  const HttpRequest& request = exchange.request();
+  host_.access_log({.client = client_,
+                    .method = request.method,
+                    .path = request.path,
+                    .request_id = exchange.added_header("X-Request-Id"),
+                    .status = answer_status_,
+                    .bytes = answer_bytes_,
+                    .seconds = std::chrono::duration<double>(Clock::now() - exchange.begin).count(),
+                    .cut_off = cut_off,
+                    .notes = exchange.notes});
 }
 
 void Connection::end_exchange() {
   const auto self = shared_from_this();
+  log_access(*exchange_, false);
   exchange_.reset();
   since_ = Clock::now();
   if (!keep_alive_ || host_.draining) return close_when_sent();
@@ -281,6 +318,7 @@ void Connection::end_exchange() {
 // ----------------------------------------------------------------------------------------------------------
 
 std::string Connection::head(const HttpReply& reply, Framing framing, const HeaderList& more) {
+  answer_status_ = reply.status;
   std::string out = fmt::format("HTTP/1.1 {} {}\r\nServer: blockzero\r\nDate: {}\r\n", reply.status,
                                 reason_phrase(reply.status), host_.date);
   const auto to = std::back_inserter(out);
@@ -303,6 +341,7 @@ std::string Connection::head(const HttpReply& reply, Framing framing, const Head
 
 void Connection::send(std::string_view bytes) {
   if (closed_) return;
+  answer_bytes_ += static_cast<int64_t>(bytes.size());
   if (output_.empty()) {
     error_code ec;
     const size_t n = socket_.send(asio::buffer(bytes.data(), bytes.size()), 0, ec);

@@ -25,6 +25,7 @@ struct ConnectionHost {
   HttpServer::Handler handler;
   HttpServer::ErrorBody error_body;
   std::function<void(Connection*)> forget;  // the connection is closed
+  AccessLog access_log;                     // may be empty
   bool draining = false;
   int64_t body_bytes = 0;  // of requests being read, all connections
   HttpStats stats;
@@ -56,6 +57,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void dispatch();
   void refuse(int status, std::string_view message);
   void end_exchange();
+  void log_access(const ExchangeImpl& exchange, bool cut_off);
 
   // How the client finds the body's end.
   enum class Framing { kLength, kChunked, kUntilClose };
@@ -73,8 +75,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<ExchangeImpl> exchange_;
   std::string input_;   // read but not parsed: pipelined requests
   std::string output_;  // written but not taken by the socket
+  std::string client_;  // its address
   int64_t body_bytes_ = 0;
-  Clock::time_point since_;  // of the state the deadlines are about
+  int64_t answer_bytes_ = 0;  // of the answer under way
+  int answer_status_ = 0;     // likewise; 0: nothing of it was sent
+  Clock::time_point since_;   // of the state the deadlines are about
   bool keep_alive_ = true;
   bool http_1_0_ = false;
   bool head_only_ = false;

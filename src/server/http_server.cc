@@ -99,6 +99,7 @@ class HttpServerImpl : public HttpServer {
   void begin_drain(milliseconds timeout) override {
     asio::post(io_, [this, timeout] { drain(timeout); });
   }
+  void log_accesses(AccessLog log) override { host_.access_log = std::move(log); }
   bool draining() const override { return host_.draining; }
   HttpStats stats() const override {
     HttpStats s = host_.stats;

@@ -121,7 +121,9 @@ Metrics::Metrics()
     : time_to_first_token(kFirstToken),
       inter_token_latency(kBetweenTokens),
       request_latency(kRequest),
+      time_per_output_token(kBetweenTokens),
       prompt_tokens(kTokens),
+      max_tokens(kTokens),
       generation_tokens(kTokens) {}
 
 std::string metrics_text(const Metrics& m, const HttpStats& http, const engine::EngineStats* engine,
@@ -135,6 +137,9 @@ std::string metrics_text(const Metrics& m, const HttpStats& http, const engine::
   out.histogram("time_to_first_token_seconds", "From a request's arrival to its first token", m.time_to_first_token);
   out.histogram("inter_token_latency_seconds", "Between tokens of a request", m.inter_token_latency);
   out.histogram("e2e_request_latency_seconds", "From a request's arrival to its end", m.request_latency);
+  out.histogram("request_time_per_output_token_seconds", "Mean time between a request's tokens after its first",
+                m.time_per_output_token);
+  out.histogram("request_params_max_tokens", "Tokens that an answer was allowed", m.max_tokens);
   out.histogram("request_prompt_tokens", "Tokens of a prompt", m.prompt_tokens);
   out.histogram("request_generation_tokens", "Tokens of an answer", m.generation_tokens);
   out.counter("client_disconnects_total", "Clients that left before their answer ended", m.disconnects);

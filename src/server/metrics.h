@@ -36,10 +36,12 @@ class Histogram {
 struct Metrics {
   Metrics();
 
-  Histogram time_to_first_token;  // seconds from the request's arrival
-  Histogram inter_token_latency;  // seconds; tokens that arrive together share the time since the last arrival
-  Histogram request_latency;      // seconds
+  Histogram time_to_first_token;    // seconds from the request's arrival
+  Histogram inter_token_latency;    // seconds; tokens that arrive together share the time since the last arrival
+  Histogram request_latency;        // seconds
+  Histogram time_per_output_token;  // seconds; of a request, the mean after its first token
   Histogram prompt_tokens;
+  Histogram max_tokens;  // asked for
   Histogram generation_tokens;
   std::map<std::string, int64_t, std::less<>> finished;      // by finish reason
   std::map<std::pair<std::string, int>, int64_t> responses;  // by route and HTTP status

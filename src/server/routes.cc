@@ -21,7 +21,10 @@ constexpr Route kRoutes[] = {
     {"/v1/models/", "GET", get_models},
     {"/tokenize", "POST", post_tokenize},
     {"/detokenize", "POST", post_detokenize},
+    {"/apply-template", "POST", post_apply_template},
     {"/health", "GET", get_health, true, false},
+    {"/health/live", "GET", get_live, true, false},
+    {"/health/ready", "GET", get_ready, true, false},
     {"/metrics", "GET", get_metrics, true, false},
     {"/", "GET", get_page, true, false},
 };

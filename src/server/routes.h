@@ -15,8 +15,11 @@ void post_completions(Services& services, std::shared_ptr<Exchange> exchange);
 void post_chat_completions(Services& services, std::shared_ptr<Exchange> exchange);
 void post_tokenize(Services& services, std::shared_ptr<Exchange> exchange);
 void post_detokenize(Services& services, std::shared_ptr<Exchange> exchange);
+void post_apply_template(Services& services, std::shared_ptr<Exchange> exchange);
 void get_models(Services& services, std::shared_ptr<Exchange> exchange);
 void get_health(Services& services, std::shared_ptr<Exchange> exchange);
+void get_live(Services& services, std::shared_ptr<Exchange> exchange);
+void get_ready(Services& services, std::shared_ptr<Exchange> exchange);
 void get_metrics(Services& services, std::shared_ptr<Exchange> exchange);
 void get_page(Services& services, std::shared_ptr<Exchange> exchange);
 

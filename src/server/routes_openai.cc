@@ -101,6 +101,18 @@ void post_detokenize(Services& services, std::shared_ptr<Exchange> exchange) {
   answer_body(services, std::move(exchange), "/detokenize", answer);
 }
 
+void post_apply_template(Services& services, std::shared_ptr<Exchange> exchange) {
+  auto answer = [backend = *services.backend,
+                 limits = services.limits()](std::string_view body) -> Result<std::string> {
+    BZ_ASSIGN(const GenerationRequest request, parse_chat_request(body, limits));
+    BZ_TRY(check_model(backend, request.model));
+    if (!backend.render_chat) return invalid_field("messages", "this model has no chat template");
+    BZ_ASSIGN(const std::string prompt, backend.render_chat(request.messages, request.add_generation_prompt));
+    return fmt::format("{{\"prompt\":{}}}", json_string(prompt));
+  };
+  answer_body(services, std::move(exchange), "/apply-template", answer);
+}
+
 void get_models(Services& services, std::shared_ptr<Exchange> exchange) {
   constexpr std::string_view kPath = "/v1/models";
   const std::string_view path = exchange->request().path;

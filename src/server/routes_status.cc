@@ -14,16 +14,25 @@ const char* health_word(const Services& services, const engine::EngineStats& sta
   return services.http->draining() ? "draining" : "ok";
 }
 
-HttpReply health_reply(const Services& services, const engine::EngineStats& stats) {
+enum class Probe { kLive, kReady };
+
+// live: a restart would not help (it would where answers can no longer be trusted). ready: send it requests.
+HttpReply health_reply(const Services& services, const engine::EngineStats& stats, Probe probe) {
   const bool loaded = services.backend.has_value();
-  const bool ready = loaded && stats.alive && !services.http->draining();
+  const bool live = stats.alive && stats.null_block_clean;
+  const bool ready = loaded && live && !services.http->draining();
   const char* clean = !loaded ? "null" : stats.null_block_clean ? "true" : "false";
   std::string body = fmt::format("{{\"status\":\"{}\",\"live\":{},\"ready\":{},\"null_block_clean\":{}",
-                                 health_word(services, stats), stats.alive, ready, clean);
+                                 health_word(services, stats), live, ready, clean);
   if (!stats.failure.empty()) body += ",\"failure\":" + json_string(stats.failure);
   body += "}";
-  // A dirty null block means that answers can no longer be trusted.
-  return {.status = ready && stats.null_block_clean ? 200 : 503, .body = std::move(body)};
+  return {.status = (probe == Probe::kLive ? live : ready) ? 200 : 503, .body = std::move(body)};
+}
+
+void answer_health(Services& services, std::shared_ptr<Exchange> exchange, std::string_view route, Probe probe) {
+  services.with_stats([&services, exchange, route, probe](const engine::EngineStats& stats) {
+    services.reply(*exchange, route, health_reply(services, stats, probe));
+  });
 }
 
 HttpReply metrics_reply(const Services& services, const engine::EngineStats& stats) {
@@ -36,9 +45,13 @@ HttpReply metrics_reply(const Services& services, const engine::EngineStats& sta
 }  // namespace
 
 void get_health(Services& services, std::shared_ptr<Exchange> exchange) {
-  services.with_stats([&services, exchange](const engine::EngineStats& stats) {
-    services.reply(*exchange, "/health", health_reply(services, stats));
-  });
+  answer_health(services, std::move(exchange), "/health", Probe::kReady);
+}
+void get_live(Services& services, std::shared_ptr<Exchange> exchange) {
+  answer_health(services, std::move(exchange), "/health/live", Probe::kLive);
+}
+void get_ready(Services& services, std::shared_ptr<Exchange> exchange) {
+  answer_health(services, std::move(exchange), "/health/ready", Probe::kReady);
 }
 
 void get_metrics(Services& services, std::shared_ptr<Exchange> exchange) {

@@ -48,6 +48,7 @@ Result<std::unique_ptr<Server>> Server::listen(const ServerOptions& options) {
   auto handler = [&s](const std::shared_ptr<Exchange>& exchange) { handle_request(s, exchange); };
   auto error = [](int status, std::string_view message) { return error_body(status, message); };
   BZ_ASSIGN(s.http, HttpServer::listen(options.http, handler, error));
+  if (options.access_log) s.http->log_accesses(options.access_log);
   s.http->every(kEngineCheckPeriod,
                 [&s] { s.with_stats([&s](const engine::EngineStats& stats) { check_engine(s, stats); }); });
   return std::unique_ptr<Server>(new Server(std::move(impl)));

@@ -5,7 +5,8 @@
 //   server->attach(backend);                      // from now on requests are served
 //   io.join();                                    // SIGTERM, SIGINT or begin_drain() end it
 //
-// Routes: POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize; GET /v1/models, /health, /metrics, /.
+// Routes: POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize, /apply-template; GET /v1/models, /health,
+// /health/live, /health/ready, /metrics, /.
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,7 @@ struct ServerOptions {
   std::optional<uint64_t> seed;           // for requests without one: seed, seed + 1, ...; absent: random
   // After the engine fail-stopped, drain and return: a supervisor starts a new process.
   bool exit_on_engine_failure = true;
+  AccessLog access_log;  // empty: none
 };
 
 // Messages -> the prompt's text, by the model's chat template. Thread-safe.
