@@ -1,4 +1,5 @@
-// blockzero plan: the memory plan of a model, without loading its weights.
+// blockzero plan: the memory plan of a model, without loading its weights: of a .gguf that runs, or of the config.json
+// of any family whose caches are known (models/cache_specs).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@ namespace bz::cli {
 
 struct PlanOptions {
   EngineOptions engine;
+  int32_t speculative_tokens = 0;
   bool json = false;
 };
 

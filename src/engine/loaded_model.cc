@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "models/hf_config.h"
 #include "models/llama.h"
 
 namespace bz::engine {
@@ -62,6 +63,12 @@ Status complete_options(LoadOptions& o, const models::ModelConfig& config) {
 Result<ModelPlan> plan_model(const LoadOptions& options) {
   ModelPlan plan;
   plan.options = options;
+  if (models::HfConfig::is_one(options.model_path)) {
+    BZ_ASSIGN(const models::HfConfig config, models::HfConfig::open(options.model_path));
+    return invalid_argument(
+        "{}: running '{}' from a Hugging Face folder is not supported yet (supported: a .gguf of {})", config.name(),
+        config.model_type(), models::kSupportedArchitectures);
+  }
   BZ_ASSIGN(formats::GgufFile file, formats::GgufFile::open(options.model_path));
   plan.file = std::make_unique<formats::GgufFile>(std::move(file));
   BZ_ASSIGN(plan.config, models::model_config_from_gguf(*plan.file));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kv/cache_manager.h"
+
 namespace bz::kv {
 namespace {
 
@@ -106,6 +108,19 @@ TEST(Layout, DescribeAccountsForEveryByte) {
   const std::string text = describe(*make_layout(smollm2(64 << 20)));
   EXPECT_NE(text.find("group 0: full, 30 layers, blocks of 64 entries"), std::string::npos) << text;
   EXPECT_NE(text.find("total: "), std::string::npos);
+}
+
+TEST(Layout, AnotherGroupsViewAborts) {
+  LayoutRequest request{{}, 64 << 20};
+  for (int32_t i = 0; i < 12; ++i) {
+    request.layers.push_back(i % 6 == 5 ? attention_layer(i, 1, 256, DType::kBF16)
+                                        : window_layer(i, 1, 256, DType::kBF16, 512));
+  }
+  const Layout layout = make_layout(request).value();
+  const CacheManager m(make_cache_config(layout, 3, 1024));
+  const GroupView tables = m.tables().view(GroupId(0));
+  check_same_group(tables, layout.groups[0].layers[0].k);
+  EXPECT_DEATH(check_same_group(tables, layout.groups.back().layers[0].k), "group");  // F27
 }
 
 }  // namespace

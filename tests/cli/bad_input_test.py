@@ -75,6 +75,22 @@ class BadInput(unittest.TestCase):
         self.refused_by_all(self.write("folder.gguf", b"GGUF\x03"))
         self.refused_by_all(self.folder.name)
 
+    def test_configs(self):
+        config = os.path.join(self.folder.name, "config.json")
+        self.write("config.json", b'{"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64,'
+                   b' "num_attention_heads": 4, "max_position_embeddings": 512}')
+        done = self.call("plan", config, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('"max_model_len": 512', done.stdout)
+        self.refused("run", config, "-p", "x", says=["config.json", "'qwen3'", "not supported yet"])
+        self.refused("plan", config, "--max-model-len", "513", says=["--max-model-len", "512"])
+        self.refused("plan", self.good, "--speculative-tokens", "2", says=["--speculative-tokens"])
+        for bad in (b"", b"{", b"[]", b'{"model_type": 3}', b'{"model_type": "none"}', b'{"model_type": "qwen3"}',
+                    b'{"model_type": "qwen3", "num_hidden_layers": 9999999999999999999999}', b"[" * 100000):
+            self.write("config.json", bad)
+            self.refused("plan", config, says=["config.json"])
+        os.remove(config)
+
     def test_a_truncated_file_at_many_places(self):
         data = TinyLlama().bytes()
         for size in [4, 8, 16, 23, 24, 100, 1000, len(data) // 2, len(data) - 40]:
