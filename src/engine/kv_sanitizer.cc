@@ -7,7 +7,7 @@
 namespace bz::engine {
 
 template <class T>
-std::vector<T> KvSanitizer::fetch(const T* device_array, int32_t count) {
+std::vector<T> KvSanitizer::fetch(const T* device_array, int64_t count) {
   std::vector<T> host(static_cast<size_t>(count));
   device_.copy_to_host(host.data(), device_array, host.size() * sizeof(T));
   return host;
@@ -120,11 +120,12 @@ void KvSanitizer::check_group(const StepPlan& plan, const ops::StepView& view, i
 void KvSanitizer::check_states(const StepPlan& plan, const ops::StepView& view, int32_t group,
                                const kv::CacheManager& cache) {
   const bool has_states = cache.config().groups[static_cast<size_t>(group)].kind == kv::CacheKind::kState;
-  const auto states = fetch(view.groups[group].states, view.padded_rows * view.states_per_row);
+  const auto states = fetch(view.groups[group].states, int64_t{view.padded_rows} * view.states_per_row);
   for (int32_t b = 0; b < view.padded_rows; ++b) {
     const bool live = b < static_cast<int32_t>(plan.rows.size()) && has_states;
     for (int32_t i = 0; i < view.states_per_row; ++i) {
-      const uint32_t found = states[static_cast<size_t>(b * view.states_per_row + i)].value();
+      const uint32_t found =
+          states[static_cast<size_t>(b) * static_cast<size_t>(view.states_per_row) + static_cast<size_t>(i)].value();
       const uint32_t want =
           live ? cache.tables().block(kv::GroupId(group), plan.rows[static_cast<size_t>(b)].row, i).value() : 0;
       if (found != want)
@@ -141,7 +142,7 @@ void KvSanitizer::check_tables(uint64_t step, const ops::GroupStep& group, kv::G
   const kv::GroupView& v = group.view;
   const auto width = fetch(v.width, v.num_rows);
   const auto first = fetch(v.first, v.num_rows);
-  const auto table = fetch(v.table, v.num_rows * v.max_blocks_per_row);
+  const auto table = fetch(v.table, int64_t{v.num_rows} * v.max_blocks_per_row);
   for (int32_t row = 0; row < v.num_rows; ++row) {
     const int32_t want = cache.tables().width(id, kv::RowId(row));
     if (width[row] != want)
@@ -149,7 +150,8 @@ void KvSanitizer::check_tables(uint64_t step, const ops::GroupStep& group, kv::G
           fmt::format("step {}: table row {} has width {} on the device, {} on the host", step, row, width[row], want));
     for (int32_t c = first[row]; c < std::min(width[row], want); ++c) {
       const uint32_t want_block = cache.tables().block(id, kv::RowId(row), c).value();
-      const uint32_t block = table[static_cast<size_t>(row * v.max_blocks_per_row + c % v.max_blocks_per_row)].value();
+      const int64_t entry = int64_t{row} * v.max_blocks_per_row + c % v.max_blocks_per_row;
+      const uint32_t block = table[static_cast<size_t>(entry)].value();
       if (block != want_block)
         report(fmt::format("step {}: table row {} column {} is block {} on the device, {} on the host", step, row, c,
                            block, want_block));

@@ -30,7 +30,7 @@ class KvSanitizer {
 
  private:
   template <class T>
-  std::vector<T> fetch(const T* device_array, int32_t count);
+  std::vector<T> fetch(const T* device_array, int64_t count);
   void check_rows(const StepPlan& plan, const ops::StepView& view);
   void check_group(const StepPlan& plan, const ops::StepView& view, int32_t group, const kv::CacheManager& cache);
   static int64_t expected_slot(const kv::CacheManager& cache, kv::GroupId group, kv::RowId row, int32_t position,

@@ -102,7 +102,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const LoadOptions& option
 }
 
 Status LoadedModel::start(const Progress& progress) {
-  const auto say = [&](std::string line) {
+  const auto say = [&](const std::string& line) {
     if (progress) progress(line);
   };
   const LoadOptions& o = plan_.options;

@@ -39,7 +39,7 @@ int depth_of(const nlohmann::ordered_json& json, int left) {
 }
 }  // namespace
 
-Result<ChatTemplate> ChatTemplate::parse(std::string source) {
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
   if (source.size() > kMaxSourceBytes) {
     return invalid_argument("chat template: has {} bytes, at most {} are allowed", source.size(), kMaxSourceBytes);
   }

@@ -45,7 +45,7 @@ struct ChatTemplateOptions {
 class ChatTemplate {
  public:
   // kInvalidArgument with the line at fault.
-  static Result<ChatTemplate> parse(std::string source);
+  static Result<ChatTemplate> parse(std::string_view source);
 
   // messages: an array of objects, as in OpenAI's chat requests.
   // kInvalidArgument when the template refuses the messages (raise_exception) or fails on them.

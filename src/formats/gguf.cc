@@ -116,7 +116,7 @@ std::vector<Out> convert(const GgufArray& array) {
   for (uint64_t i = 0; i < array.count; ++i) {
     In value;
     std::memcpy(&value, array.bytes.data() + i * sizeof(In), sizeof(In));
-    out[i] = static_cast<Out>(value);
+    out[i] = static_cast<Out>(value);  // NOLINT(bugprone-signed-char-misuse): a sign is a sign
   }
   return out;
 }

@@ -61,7 +61,9 @@ constexpr int32_t width_for(const GroupSpec& spec, const RowProgress& row, int32
     case CacheKind::kRing: return 1;
     case CacheKind::kState: return 1 + num_spec;
     case CacheKind::kCross: return ceil_div(row.encoder_tokens, spec.block_size);
-    case CacheKind::kCompressed: return ceil_div(row.scheduled / spec.ratio, spec.block_size);
+    case CacheKind::kCompressed:
+      BZ_CHECK_GE(spec.ratio, 1);
+      return ceil_div(row.scheduled / spec.ratio, spec.block_size);
     default: return sink_columns(spec) + ceil_div(row.scheduled, tokens_per_block(spec));
   }
 }

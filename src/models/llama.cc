@@ -267,6 +267,7 @@ void Llama::forward(const ForwardContext& ctx) {
 
 std::vector<kv::LayerSpec> llama_cache_specs(const ModelConfig& config, DType kv_dtype) {
   std::vector<kv::LayerSpec> specs;
+  specs.reserve(static_cast<size_t>(config.num_layers));
   for (int32_t i = 0; i < config.num_layers; ++i) {
     specs.push_back(kv::attention_layer(i, config.num_kv_heads, config.head_dim, kv_dtype));
   }

@@ -180,6 +180,7 @@ Value sorted(const Value& self, const Args& args, Heap& heap) {
     return descending ? compare(b.first, a.first, heap) < 0 : compare(a.first, b.first, heap) < 0;
   });
   std::vector<Value> items;
+  items.reserve(keyed.size());
   for (const auto& [key, item] : keyed) items.push_back(item);
   return heap.keep_list(std::move(items));
 }
