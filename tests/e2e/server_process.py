@@ -20,10 +20,10 @@ def model_path():
 
 
 class ServerProcess:
-    def __init__(self, blockzero, *options):
+    def __init__(self, blockzero, *options, env=None):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
         command = [blockzero, "serve", model_path(), "--port", "0", *options]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
         try:
             self.port = self._wait_for_port()
         except BaseException:
