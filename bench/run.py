@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The benchmarks of a CPU machine: B0 (calibration), B10 (cache manager), B11 (inference beside llama.cpp).
+"""The benchmarks of a CPU machine: B0 (calibration), B10 (cache manager), B11 (inference beside llama.cpp), B13 (streaming beside
+uvicorn + FastAPI).
 
-  ./dev bench [--peer] [--only B0,B10,B11] [--quick] [--rounds N]
+  ./dev bench [--peer] [--only B0,B10,B11,B13] [--quick] [--rounds N]
 
-Writes bench/results/<machine>.json (keys B0, B10, B11; others stay) and a plot beside it, and prints a table.
+Writes bench/results/<machine>.json (keys B0, B10, B11, B13; others stay) and a plot beside it, and prints a table.
 --quick: one round, nothing written: to see that everything runs. See bench/README.md for what the numbers mean.
 """
 
@@ -17,11 +18,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import accuracy, b11, limits, plot, programs, report  # noqa: E402
+from harness import accuracy, b11, b13, limits, plot, programs, report  # noqa: E402
 from harness.programs import ROOT, BenchError, Setup, run_json, say  # noqa: E402
 from harness.stats import rounded  # noqa: E402
 
-KNOWN = ("B0", "B10", "B11")
+KNOWN = ("B0", "B10", "B11", "B13")
 
 
 def parse() -> argparse.Namespace:
@@ -123,6 +124,8 @@ def bench(options: argparse.Namespace, scratch: Path) -> None:
     b0 = measure_b0(setup)
     if "B10" in options.only:
         new["B10"] = {**measure_b10(setup), "meta": meta(setup, load)}
+    if "B13" in options.only:
+        new["B13"] = {**b13.measure(setup), "meta": meta(setup, load)}
     if "B11" in options.only:
         result, b0 = measure_b11(setup, b0)
         new["B11"] = {**result, "meta": meta(setup, load)}
@@ -136,6 +139,8 @@ def bench(options: argparse.Namespace, scratch: Path) -> None:
         print(f"\nB11 {r['model']}, {r['isa']}, {r['threads']} threads, {r['rounds']} rounds; peer: {r['peer'] or 'none'}; "
               f"load {r['meta']['load']}")  # fmt: skip
         print(report.table(r["rows"]))
+    if "B13" in new:
+        print("\n" + b13.table(new["B13"]))
     if options.quick:
         print("\n--quick: nothing written")
         return

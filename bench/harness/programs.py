@@ -85,6 +85,18 @@ def build_peer() -> Path:
     return Path(run([str(script), "--print-dir"]).strip())
 
 
+def peer_python() -> str:
+    """An interpreter that has FastAPI and uvicorn, with what makes uvicorn fast; installed into build/venv if need be."""
+    python = ROOT / "build/venv/bin/python"
+    if not python.is_file():
+        run([sys.executable, "-m", "venv", str(python.parents[1])])
+    packages = ["fastapi", "uvicorn", "uvloop", "httptools"]
+    if subprocess.run([str(python), "-c", "import " + ", ".join(packages)], stderr=subprocess.DEVNULL).returncode != 0:
+        say(f"peer: installing {', '.join(packages)} into build/venv")
+        run([str(python), "-m", "pip", "install", "--quiet", *packages])
+    return str(python)
+
+
 def find_model() -> Path:
     folder = Path(os.environ.get("BLOCKZERO_MODEL_DIR", CACHE / "models"))
     if not (folder / MODEL).is_file():
