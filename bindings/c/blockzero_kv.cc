@@ -55,6 +55,7 @@ kv::GroupSpec group_of(const bz_kv_group& g) {
   spec.cp_world = std::max(1, g.cp_world);
   spec.cp_rank = g.cp_rank;
   spec.cp_interleave = std::max(1, g.cp_interleave);
+  spec.zeroed = g.zeroed != 0;
   return spec;
 }
 
@@ -65,7 +66,7 @@ std::string check_config(const bz_kv_config& c) {
   if (c.max_rows < 2) return fmt::format("max_rows {}: row 0 and one more are the least", c.max_rows);
   if (c.max_seq_len < 1) return fmt::format("max_seq_len {} is below 1", c.max_seq_len);
   if (c.num_spec < 0 || c.max_changes_per_plan < 0 || c.max_in_flight < 0 || c.max_encoder_tokens < 0 ||
-      c.snapshot_interval < 0)
+      c.snapshot_interval < 0 || c.max_transfers < 0 || c.block_stride < 0)
     return "a count is negative";
   int64_t sinks = 0;
   for (int32_t i = 0; i < c.num_groups; ++i) {
@@ -107,6 +108,9 @@ bz_kv_cache* bz_kv_create(const bz_kv_config* config, char* error, size_t error_
   c.prefix_cache = config->prefix_cache != 0;
   c.snapshot_interval = config->snapshot_interval;
   c.hash_key = config->hash_key;
+  c.recompute_last_block = config->recompute_last_block != 0;
+  c.max_transfers = config->max_transfers;
+  c.block_stride = config->block_stride;
   return new bz_kv_cache(c);
 }
 void bz_kv_destroy(bz_kv_cache* cache) { delete cache; }
@@ -181,6 +185,35 @@ int64_t bz_kv_entry_slot(const bz_kv_cache* cache, int32_t group, int32_t row, i
 uint32_t bz_kv_state(const bz_kv_cache* cache, int32_t group, int32_t row, int32_t column) {
   return kv::state_of(view_of(cache, group), kv::RowId(row), column).value();
 }
+
+int bz_kv_can_send(const bz_kv_cache* cache, int32_t row) { return cache->manager.can_send(kv::RowId(row)); }
+int32_t bz_kv_send(bz_kv_cache* cache, int32_t row, int32_t num_ops, int64_t deadline) {
+  return cache->manager.send(kv::RowId(row), num_ops, deadline).value();
+}
+int bz_kv_can_receive(const bz_kv_cache* cache, int32_t row, int32_t num_tokens) {
+  return cache->manager.can_receive(kv::RowId(row), num_tokens);
+}
+int32_t bz_kv_receive(bz_kv_cache* cache, int32_t row, int32_t num_tokens, int32_t num_ops) {
+  return cache->manager.receive(kv::RowId(row), num_tokens, num_ops).value();
+}
+int32_t bz_kv_transfer_pieces(const bz_kv_cache* cache, int32_t transfer, bz_kv_piece* pieces, int32_t size) {
+  std::vector<kv::Piece> all;
+  kv::pieces_of(cache->manager.transfer(kv::TransferId(transfer)), cache->manager.config().block_stride, all);
+  for (size_t i = 0; i < all.size() && static_cast<int32_t>(i) < size; ++i) pieces[i] = {all[i].offset, all[i].length};
+  return static_cast<int32_t>(all.size());
+}
+bz_kv_transfer_state bz_kv_transfer(const bz_kv_cache* cache, int32_t transfer) {
+  return static_cast<bz_kv_transfer_state>(cache->manager.transfer(kv::TransferId(transfer)).state);
+}
+void bz_kv_begin_op(bz_kv_cache* cache, int32_t transfer) { cache->manager.begin_op(kv::TransferId(transfer)); }
+void bz_kv_finish_op(bz_kv_cache* cache, int32_t transfer, int ok) {
+  cache->manager.finish_op(kv::TransferId(transfer), ok != 0);
+}
+void bz_kv_extend_lease(bz_kv_cache* cache, int32_t transfer, int64_t deadline) {
+  cache->manager.extend_lease(kv::TransferId(transfer), deadline);
+}
+int32_t bz_kv_expire_leases(bz_kv_cache* cache, int64_t now) { return cache->manager.expire_leases(now); }
+void bz_kv_close_transfer(bz_kv_cache* cache, int32_t transfer) { cache->manager.close(kv::TransferId(transfer)); }
 
 int32_t bz_kv_num_free_blocks(const bz_kv_cache* cache) { return cache->manager.num_free_blocks(); }
 int32_t bz_kv_num_fenced_blocks(const bz_kv_cache* cache) { return cache->manager.num_fenced_blocks(); }

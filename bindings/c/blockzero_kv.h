@@ -40,6 +40,7 @@ typedef struct {
   int32_t snapshot;   /* state, ring: a prefix hit needs its bytes at the hit's exact position */
   int32_t sink_tokens;
   int32_t cp_world, cp_rank, cp_interleave; /* context parallel, full only */
+  int32_t zeroed; /* 1: kernels read a block before they have written all of it; new blocks are zeroed by copies */
 } bz_kv_group;
 
 typedef struct {
@@ -52,9 +53,12 @@ typedef struct {
   int32_t num_spec;             /* tokens speculated per step */
   int32_t max_in_flight;        /* tokens of a row beyond the processed ones; 0: max_seq_len */
   int32_t max_encoder_tokens;
-  int32_t prefix_cache;      /* 1: on */
-  int32_t snapshot_interval; /* tokens; 0: every hash block */
-  uint64_t hash_key;         /* random per process */
+  int32_t prefix_cache;         /* 1: on */
+  int32_t snapshot_interval;    /* tokens; 0: every hash block */
+  uint64_t hash_key;            /* random per process */
+  int32_t recompute_last_block; /* 1: a draft layer (EAGLE, MTP) needs the last block of a hit computed again */
+  int32_t max_transfers;
+  int64_t block_stride; /* bytes from one block to the next; for transfers */
 } bz_kv_config;
 
 /* NULL for a config that makes no sense; the reason, one line, goes to error (may be NULL). */
@@ -98,7 +102,7 @@ typedef struct {
   uint32_t value;
 } bz_kv_change;
 typedef struct {
-  uint32_t from, to; /* whole slabs, after the changes and before the rows, in any order */
+  uint32_t from, to; /* whole slabs, after the changes and before the rows, in any order; from 0: fill with zeros */
 } bz_kv_copy;
 typedef struct {
   int32_t row, start, query_len;
@@ -131,6 +135,27 @@ int64_t bz_kv_write_slot(const bz_kv_cache* cache, int32_t group, int32_t row, i
 int64_t bz_kv_entry_slot(const bz_kv_cache* cache, int32_t group, int32_t row, int32_t entry);
 /* 0: no state. */
 uint32_t bz_kv_state(const bz_kv_cache* cache, int32_t group, int32_t row, int32_t column);
+
+/* ---- transfers ----
+ * The core pins blocks and moves no bytes. A row being sent may be released but not grown; a row that receives holds
+ * its blocks in no table until every operation succeeded. An operation that began is waited for, never aborted. */
+typedef enum { BZ_KV_FREE = 0, BZ_KV_RUNNING = 1, BZ_KV_DONE = 2, BZ_KV_FAILED = 3 } bz_kv_transfer_state;
+int bz_kv_can_send(const bz_kv_cache* cache, int32_t row);
+int32_t bz_kv_send(bz_kv_cache* cache, int32_t row, int32_t num_ops, int64_t deadline); /* a transfer's id */
+int bz_kv_can_receive(const bz_kv_cache* cache, int32_t row, int32_t num_tokens);
+int32_t bz_kv_receive(bz_kv_cache* cache, int32_t row, int32_t num_tokens, int32_t num_ops);
+typedef struct {
+  int64_t offset, length; /* bytes, from block 0: whole slabs, neighbours merged */
+} bz_kv_piece;
+/* How many pieces; the first `size` go to pieces. Of a running transfer. */
+int32_t bz_kv_transfer_pieces(const bz_kv_cache* cache, int32_t transfer, bz_kv_piece* pieces, int32_t size);
+bz_kv_transfer_state bz_kv_transfer(const bz_kv_cache* cache, int32_t transfer);
+void bz_kv_begin_op(bz_kv_cache* cache, int32_t transfer);
+void bz_kv_finish_op(bz_kv_cache* cache, int32_t transfer, int ok);
+void bz_kv_extend_lease(bz_kv_cache* cache, int32_t transfer, int64_t deadline);
+int32_t bz_kv_expire_leases(bz_kv_cache* cache, int64_t now); /* how many sends ended */
+/* Gives the id back. REQUIRES: done or failed. */
+void bz_kv_close_transfer(bz_kv_cache* cache, int32_t transfer);
 
 /* ---- what it is like ---- */
 int32_t bz_kv_num_free_blocks(const bz_kv_cache* cache);

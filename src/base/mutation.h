@@ -27,6 +27,7 @@ enum class Mutation : uint32_t {
   kHitWithoutTokens,      // KV-3: a hit is believed by its hash
   kSharedBlockIsWritten,  // KV-6: no copy before a shared block is written
   kHitInsideRing,         // RING-2: a hit is not cut to whole windows of a ring
+  kNoZeroing,             // F17: a kernel that reads before it writes finds a former owner's bytes
   // Checks switched off, to show what the mutations above do without them.
   kNoSequenceCheck,  // PAD-10: prepare takes whatever slot it finds
   kNoReserveCheck,   // a row may grow past what its plan reserved

@@ -86,7 +86,7 @@ void CacheManager::release_block(BlockId block) {
   if (dead == copies_.end()) return;
   const BlockId from = dead->from;
   copies_.erase(dead);
-  release_block(from);
+  drop_copy_source(from);
 }
 
 void CacheManager::copy_block(BlockId from, BlockId to) {
@@ -96,7 +96,7 @@ void CacheManager::copy_block(BlockId from, BlockId to) {
   for (const BlockCopy& c : copies_) {
     if (c.to == from) from = c.from;
   }
-  pool_.add_ref(from);
+  if (from != kNullBlock) pool_.add_ref(from);
   copies_.push_back({from, to});
   BZ_CHECK(to != kNullBlock);
 }
@@ -195,7 +195,9 @@ void CacheManager::grow_group(GroupId group, RowId row, int32_t width, size_t fi
     if (column < sinks) {
       share_block(group, row, column, sinks_[first_sink + static_cast<size_t>(column)]);
     } else {
-      tables_.set_block(group, row, column, take_block(), changes_);
+      const BlockId block = take_block();
+      tables_.set_block(group, row, column, block, changes_);
+      if (spec(group).zeroed && !mutated(Mutation::kNoZeroing)) copies_.push_back({kNullBlock, block});
     }
   }
   tables_.set_width(group, row, width, changes_);
@@ -290,7 +292,7 @@ bool CacheManager::take_plan(CachePlan& plan) {
   changes_.clear();
   copies_.clear();
   batch_.clear();
-  for (const BlockCopy& c : plan.copies) release_block(c.from);  // fenced by this plan, which reads it
+  for (const BlockCopy& c : plan.copies) drop_copy_source(c.from);  // fenced by this plan, which reads it
   return true;
 }
 
@@ -325,7 +327,9 @@ Columns CacheManager::needed_columns(GroupId group, RowId row) const {
 
 std::vector<BlockId> CacheManager::other_holds() const {
   std::vector<BlockId> holds = sinks_;
-  for (const BlockCopy& c : copies_) holds.push_back(c.from);
+  for (const BlockCopy& c : copies_) {
+    if (c.from != kNullBlock) holds.push_back(c.from);
+  }
   for (const Transfer& t : transfers_) {
     if (t.state != TransferState::kRunning) continue;
     for (const TransferBlock& b : t.blocks) holds.push_back(b.block);

@@ -42,6 +42,7 @@ struct CacheConfig {
   int64_t block_stride = 0;  // bytes; for transfers
   // Prefix cache; off unless prefix_cache is set.
   bool prefix_cache = false;
+  bool recompute_last_block = false;  // a draft layer needs hidden states from before the first new token (EAGLE, MTP)
   int32_t snapshot_interval = 0;  // tokens between state snapshots, a multiple of the hash unit; 0: every hash block
   DigestFn digest = nullptr;      // SHA-256, injected; nullptr: the built-in keyed hash
   uint64_t hash_key = 0;
@@ -60,8 +61,9 @@ enum class MissReason : uint8_t {
   kWindowGone,  // the blocks of the window before it are not all in the cache
   kNoSnapshot,  // no state was kept there
   kUnaligned,   // cut to whole blocks or whole windows of a ring (RING-2)
+  kDraftLayer,  // the last block is computed again for a draft layer
 };
-inline constexpr size_t kNumMissReasons = 5;
+inline constexpr size_t kNumMissReasons = 6;
 std::string_view miss_reason_name(MissReason reason);
 
 // What find_prefix found. Good until the manager changes.
@@ -244,6 +246,9 @@ class CacheManager {
   }
   void release_block(BlockId block);  // one owner less, fenced by the last plan
   void copy_block(BlockId from, BlockId to);
+  void drop_copy_source(BlockId from) {
+    if (from != kNullBlock) release_block(from);
+  }
   void share_block(GroupId group, RowId row, int32_t column, BlockId block);
   void thaw(GroupId group, RowId row);
   BlockId cached_block(const PrefixHit& hit, GroupId group, int32_t end_token) const;

@@ -261,5 +261,34 @@ RC_GTEST_PROP(CacheManagerModel, FewChangesPerPlan, ()) {
   run_model(config, 60);
 }
 
+// KV-4: zeroing is a copy of the null block, in the plan that hands the block out. Never of a block that a transfer may
+// already write, and not of one that has gone back before its plan.
+TEST(CacheManager, NewBlocksAreZeroedWhereKernelsReadFirst) {
+  CacheConfig config;
+  config.groups = {{CacheKind::kFull, 4, 0, {}}, {CacheKind::kFull, 4, 0, {}}};
+  config.groups[1].zeroed = true;
+  config.num_blocks = 20;
+  config.max_rows = 4;
+  config.max_seq_len = 32;
+  config.max_transfers = 1;
+  CacheManager m(config);
+  CachePlan plan;
+  const RowId row = m.admit();
+  m.append(row, 5);
+  ASSERT_TRUE(m.take_plan(plan));
+  ASSERT_EQ(plan.copies.size(), 2u);
+  for (int32_t c : {0, 1})
+    EXPECT_EQ(plan.copies[static_cast<size_t>(c)], (BlockCopy{kNullBlock, m.tables().block(GroupId(1), row, c)}));
+  EXPECT_EQ(m.pool().ref_count(kNullBlock), 0);
+  const RowId loading = m.admit(), gone = m.admit();
+  ASSERT_TRUE(m.can_receive(loading, 5));
+  m.receive(loading, 5, 1);
+  m.append(gone, 5);
+  m.release(gone);
+  ASSERT_TRUE(m.take_plan(plan));
+  EXPECT_TRUE(plan.copies.empty());
+  ASSERT_TRUE(check_integrity(m).empty());
+}
+
 }  // namespace
 }  // namespace bz::kv

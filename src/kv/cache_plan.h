@@ -9,7 +9,8 @@
 
 namespace bz::kv {
 
-// Copy the whole slab of a block before the step runs: copy-on-write (KV-6). `from` stays with its owners.
+// Copy the whole slab of a block before the step runs: copy-on-write (KV-6). `from` stays with its owners. From the
+// null block: fill with zeros, which is what it holds (KV-4). A plan's copies may run in any order.
 struct BlockCopy {
   BlockId from;
   BlockId to;

@@ -7,7 +7,7 @@
 namespace bz::kv {
 
 std::string_view miss_reason_name(MissReason reason) {
-  constexpr std::string_view names[] = {"none", "not cached", "window gone", "no snapshot", "unaligned"};
+  constexpr std::string_view names[] = {"none", "not cached", "window gone", "no snapshot", "unaligned", "draft layer"};
   return names[static_cast<size_t>(reason)];
 }
 
@@ -60,12 +60,18 @@ void CacheManager::find_prefix(const PrefixQuery& query, PrefixHit& hit) const {
     if (node == PrefixIndex::kNone) break;
     hit.path.push_back(node);
   }
+  const bool cut = config_.recompute_last_block && !hit.path.empty();
+  if (cut) hit.path.pop_back();
   const int32_t known = static_cast<int32_t>(hit.path.size()) * index_.unit();
   int32_t common = known;
   for (int32_t g = 0; g < num_groups(); ++g) {
     MissReason reason = MissReason::kNone;
     const int32_t n = supported_prefix(hit, GroupId(g), known, &reason);
-    if (n == known) reason = known + index_.unit() <= usable ? MissReason::kNotCached : MissReason::kNone;
+    if (n == known) {
+      reason = cut                               ? MissReason::kDraftLayer
+               : known + index_.unit() <= usable ? MissReason::kNotCached
+                                                 : MissReason::kNone;
+    }
     hit.groups[static_cast<size_t>(g)] = {n, reason};
     common = std::min(common, n);
   }

@@ -108,6 +108,7 @@ class World {
   void run(const Step& step);
   void run_row(const GroupView& g, const GroupSpec& spec, const StepRow& row);
   void expect(const GroupView& g, RowId row, SlotId slot, uint64_t want, const char* what);
+  void check_zeros(const GroupView& g, RowId row);
   void check_reads(const GroupView& g, const GroupSpec& spec, const StepRow& row, int32_t pos);
   bool read_results();
   bool transfer_op(Op op, TransferId id);

@@ -25,7 +25,7 @@ struct LayerClass {
 
 bool share_a_table(const LayerSpec& a, const LayerSpec& b) {
   return a.kind == b.kind && a.window == b.window && a.ratio == b.ratio && a.capacity == b.capacity &&
-         a.snapshot == b.snapshot && a.sink_tokens == b.sink_tokens;
+         a.snapshot == b.snapshot && a.sink_tokens == b.sink_tokens && a.zeroed == b.zeroed;
 }
 
 Status check_spec(const LayerSpec& spec) {
@@ -53,6 +53,7 @@ GroupSpec group_of(const LayerSpec& spec, int32_t block_size) {
   group.ratio = spec.ratio;
   group.snapshot = spec.snapshot;
   group.sink_tokens = spec.sink_tokens;
+  group.zeroed = spec.zeroed;
   return group;
 }
 

@@ -190,5 +190,22 @@ TEST(Prefix, AnInjectedDigestIsUsed) {
   EXPECT_EQ(m.prefix_index().num_nodes(), 0);
 }
 
+// EAGLE and MTP: the draft layer's entry of a token depends on the token after it, and it drafts from a hidden state of
+// the target: the last block of a hit is computed again, in every group.
+TEST(Prefix, ADraftLayerRecomputesTheLastBlock) {
+  CacheConfig config = config_of({full(4)});
+  config.recompute_last_block = true;
+  CacheManager m(config);
+  const std::vector<int32_t> tokens = iota(13);
+  serve(m, {tokens});
+  PrefixHit hit;
+  m.find_prefix({tokens}, hit);
+  EXPECT_EQ(hit.num_tokens, 8);
+  EXPECT_EQ(hit.groups[0].reason, MissReason::kDraftLayer);
+  m.find_prefix({iota(3)}, hit);
+  EXPECT_EQ(hit.num_tokens, 0);
+  EXPECT_EQ(hit.groups[0].reason, MissReason::kNone);
+}
+
 }  // namespace
 }  // namespace bz::kv

@@ -44,6 +44,7 @@ struct LayerSpec {
   bool snapshot = false;      // kState, kRing: a prefix hit needs its bytes at the hit's exact position
   int32_t sink_tokens = 0;    // kSink
   int32_t page_multiple = 1;  // bytes: a rule of the entry format on top of KV-5
+  bool zeroed = false;        // its kernels read a block before they have written all of it: new ones are zeroed (KV-4)
 
   bool operator==(const LayerSpec&) const = default;
 };
@@ -128,6 +129,7 @@ struct GroupSpec {
   int32_t cp_world = 1;         // context parallel, kFull only: as in GroupView
   int32_t cp_rank = 0;
   int32_t cp_interleave = 1;
+  bool zeroed = false;  // as in LayerSpec
 
   bool operator==(const GroupSpec&) const = default;
 };

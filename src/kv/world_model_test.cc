@@ -117,6 +117,16 @@ void World::check_reads(const GroupView& g, const GroupSpec& spec, const StepRow
   }
 }
 
+// What a kernel finds that reads its blocks before a row's first entry is written (KV-4).
+void World::check_zeros(const GroupView& g, RowId row) {
+  for (int32_t c = g.first[row.value()]; c < g.width[row.value()]; ++c) {
+    for (uint64_t v : memory_.at(block_at(g, row, c).value())) {
+      if (v != 0)
+        return fail(fmt::format("row {} group {}: a former owner's bytes (KV-4)", row.value(), g.group.value()));
+    }
+  }
+}
+
 void World::run_row(const GroupView& g, const GroupSpec& spec, const StepRow& row) {
   const RowId id = row.span.row;
   const std::vector<int32_t>& tokens = row.request.tokens;
@@ -141,6 +151,7 @@ void World::run_row(const GroupView& g, const GroupSpec& spec, const StepRow& ro
     }
   }
   if (spec.kind == CacheKind::kRing) check_reads(g, spec, row, start);
+  if (spec.zeroed && start == 0) check_zeros(g, id);
   std::set<int64_t> written;
   for (int32_t pos = start; pos < end; ++pos) {
     const SlotId slot = write_slot(g, id, pos, end);

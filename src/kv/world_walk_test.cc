@@ -103,6 +103,9 @@ std::vector<NamedConfig> world_configs() {
   for (NamedConfig& n : all) {
     if (n.config.groups.back().kind == CacheKind::kCross) n.config.max_encoder_tokens = 6;
     if (std::string(n.name) == "states alone") n.config.snapshot_interval = 4;
+    // Two of them with kernels that read before they write, and one with a draft layer.
+    if (std::string(n.name).starts_with("v4.1")) n.config.groups[1].zeroed = n.config.groups[3].zeroed = true;
+    if (std::string(n.name) == "full") n.config.groups[0].zeroed = n.config.recompute_last_block = true;
   }
   return all;
 }

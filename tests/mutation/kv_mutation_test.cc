@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Each, KvMutation,
                          testing::Values(kSlotWithoutNullTest, kReleaseWithoutChange, kRingWithoutKeepRule,
                                          kWindowByScheduled, kReleaseWithoutFence, kPinsDroppedEarly,
                                          kFailedLoadIsTaken, kHitsTakenLate, kPublishAtSchedule, kHitWithoutTokens,
-                                         kSharedBlockIsWritten, kHitInsideRing));
+                                         kSharedBlockIsWritten, kHitInsideRing, kNoZeroing));
 
 TEST(KvMutationNone, NothingIsFoundWithoutOne) {
   g_mutations = 0;
