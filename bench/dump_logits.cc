@@ -49,9 +49,9 @@ Status run_chunk(engine::LoadedModel& model, kv::CacheManager& cache, kv::RowId 
   engine::PlanRow& plan_row = plan.rows.emplace_back();
   plan_row.row = row;
   plan_row.query_len = count;
+  plan_row.num_logits = count;
   plan_row.max_seq_len = cache.num_scheduled(row);
   plan.tokens.assign(tokens.begin(), tokens.end());
-  plan.logits_all_tokens = true;
   model.runner().run(plan);
   const engine::StepResult result = model.runner().wait(plan.cache.sequence);
   cache.processed(plan.cache.sequence);

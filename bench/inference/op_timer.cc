@@ -29,6 +29,8 @@ OpTimer::Entry describe(const ops::AttentionParams&) { return {"attention"}; }
 OpTimer::Entry describe(const ops::SiluMulParams& p) { return {fmt::format("silu_mul {}", p.out.cols)}; }
 OpTimer::Entry describe(const ops::GatherRowsParams&) { return {"gather_rows"}; }
 OpTimer::Entry describe(const ops::SampleParams&) { return {"sample"}; }
+OpTimer::Entry describe(const ops::AdjustLogitsParams&) { return {"adjust_logits"}; }
+OpTimer::Entry describe(const ops::LogprobsParams&) { return {"logprobs"}; }
 OpTimer::Entry describe(const ops::MatmulParams& p) {
   OpTimer::Entry e;
   std::string shape;
@@ -87,6 +89,8 @@ ops::OpTable timed_table(const ops::OpTable& inner) {
   t.gather_rows = timed<&OpTable::gather_rows, ops::GatherRowsParams>;
   t.sample_greedy = timed<&OpTable::sample_greedy, ops::SampleParams>;
   t.sample_random = timed<&OpTable::sample_random, ops::SampleParams>;
+  t.adjust_logits = timed<&OpTable::adjust_logits, ops::AdjustLogitsParams>;
+  t.logprobs = timed<&OpTable::logprobs, ops::LogprobsParams>;
   return t;
 }
 

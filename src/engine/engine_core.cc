@@ -15,6 +15,8 @@ EngineCore::EngineCore(GraphRunner& runner, const SchedulerConfig& config, const
     plan.rows.reserve(static_cast<size_t>(limits.max_rows));
     plan.tokens.reserve(static_cast<size_t>(limits.max_tokens));
     plan.cache.changes.reserve(static_cast<size_t>(limits.max_changes));
+    plan.history.reserve(static_cast<size_t>(limits.max_history));
+    plan.biases.reserve(static_cast<size_t>(limits.max_biases));
   }
   if (sanitizer_ != nullptr) sanitizer_->poison_free_blocks(scheduler_.cache());
 }
@@ -67,7 +69,7 @@ void EngineCore::collect() {
   --num_in_flight_;
   const StepResult result = finish_step(plan);
   if (!alive_) return;
-  scheduler_.process(plan, result.rows);
+  scheduler_.process(plan, result.rows, result.logprobs);
   if (sanitizer_ != nullptr) sanitizer_->poison_free_blocks(scheduler_.cache());
 }
 

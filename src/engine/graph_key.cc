@@ -18,7 +18,7 @@ int32_t pad_size(int32_t n, int32_t limit) { return std::min(next_pow2(std::max(
 
 std::string GraphKey::name() const {
   if (uniform_query_len == 1) return fmt::format("decode-{}", rows);
-  return fmt::format("mixed-{}x{}{}", tokens, rows, logits_all_tokens ? "-scored" : "");
+  return fmt::format("mixed-{}x{}{}", tokens, rows, logits > rows ? "-scored" : "");
 }
 
 GraphKey choose_graph_key(const GraphLimits& limits, const StepShape& shape) {
@@ -28,14 +28,14 @@ GraphKey choose_graph_key(const GraphLimits& limits, const StepShape& shape) {
   BZ_CHECK_LE(tokens, limits.max_tokens);
   GraphKey key;
   key.mode = limits.mode;
-  key.logits_all_tokens = shape.logits_all_tokens;
   key.rows = pad_size(rows, limits.max_rows);
-  if (shape.all_single_token && tokens <= key.rows && !shape.logits_all_tokens) {
+  if (shape.all_single_token && tokens <= key.rows) {
     key.tokens = key.rows;
     key.uniform_query_len = 1;
   } else {
     key.tokens = pad_size(std::max(tokens, kMinMixedTokens), limits.max_tokens);
   }
+  key.logits = shape.logits <= key.rows ? key.rows : key.tokens;
   return key;
 }
 

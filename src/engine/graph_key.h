@@ -18,7 +18,7 @@ struct GraphKey {
   int32_t tokens = 0;
   int32_t rows = 0;
   int32_t uniform_query_len = 0;
-  bool logits_all_tokens = false;  // logits of every token (scoring), not of each row's last one
+  int32_t logits = 0;  // rows of logits: as many as batch rows, or (scoring) as tokens
 
   auto operator<=>(const GraphKey&) const = default;
   // "decode-8" or "mixed-64x2": the label of metrics and traces.
@@ -36,7 +36,7 @@ struct StepShape {
   int32_t tokens = 0;
   int32_t rows = 0;
   bool all_single_token = true;  // every row has exactly one token; true of an empty step
-  bool logits_all_tokens = false;
+  int32_t logits = 0;            // rows of logits wanted
   int32_t min_tokens = 0;
   int32_t min_rows = 0;
 };

@@ -36,10 +36,13 @@ TEST(GraphKey, AgreedSizesPadFurther) {
 }
 
 TEST(GraphKey, ScoringHasKeysOfItsOwn) {
-  StepShape shape = decode(1);
-  shape.logits_all_tokens = true;
+  StepShape shape = mixed(12, 1);
+  shape.logits = 12;
   EXPECT_EQ(key_name(shape), "mixed-16x1-scored");
-  EXPECT_NE(choose_graph_key(kLimits, shape), choose_graph_key(kLimits, mixed(16, 1)));
+  EXPECT_EQ(choose_graph_key(kLimits, shape).logits, 16);
+  shape.logits = 1;
+  EXPECT_EQ(key_name(shape), "mixed-16x1");
+  EXPECT_EQ(choose_graph_key(kLimits, shape).logits, 1);
 }
 
 TEST(GraphKey, TheSmallestThatHoldsTheStep) {

@@ -7,7 +7,8 @@ namespace bz::engine {
 namespace {
 
 StepMemoryConfig memory_config(const RunnerConfig& config) {
-  return {config.limits, config.cache.max_rows, config.cache.num_spec, kv::table_shapes(config.cache)};
+  return {config.limits, config.cache.max_rows, config.cache.max_seq_len, config.cache.num_spec,
+          kv::table_shapes(config.cache)};
 }
 
 }  // namespace
@@ -51,7 +52,10 @@ Status GraphRunner::allocate(const kv::Layout& layout) {
   const int32_t max_logits = std::max(config_.limits.max_tokens, config_.limits.max_rows);
   const auto vocab = static_cast<size_t>(model_.vocab_size());
   BZ_ASSIGN(logits_, device_.allocate(static_cast<size_t>(max_logits) * vocab * sizeof(float)));
-  BZ_ASSIGN(sample_scratch_, device_.allocate(ops_.sample_scratch_bytes(config_.limits.max_rows, model_.vocab_size())));
+  const size_t per_row = static_cast<size_t>(config_.limits.max_rows) * vocab;
+  BZ_ASSIGN(adjusted_, device_.allocate(per_row * sizeof(float)));
+  const size_t scratch = ops_.sample_scratch_bytes(config_.limits.max_rows, model_.vocab_size());
+  BZ_ASSIGN(sample_scratch_, device_.allocate(std::max(scratch, per_row * sizeof(int32_t))));
   return model_.reserve(device_, ops_, config_.limits.max_tokens, config_.limits.max_rows);
 }
 
@@ -63,22 +67,27 @@ void GraphRunner::enqueue_forward(const GraphKey& key) {
   const ops::StepView view = memory_.view(key);
   stream_->set_layer(-1);
   ops_.prepare(*stream_, memory_.prepare_params(key, inputs_));
-  const ops::ValidCount valid_logits =
-      key.logits_all_tokens ? ops::ValidCount(view.num_valid_tokens) : ops::ValidCount(view.num_valid_rows);
-  model_.forward({*stream_, ops_, view, kv_layers_.data(), kv_groups_.data(), valid_logits, logits(key)});
+  model_.forward({*stream_, ops_, view, kv_layers_.data(), kv_groups_.data(), view.num_valid_logits, logits(key)});
 }
 
 void GraphRunner::enqueue_sample(const GraphKey& key, ops::SamplerClass sampler) {
   stream_->set_layer(-1);
-  // [R, V]: a scoring step, whose logits are of tokens, samples nothing (run() checks) and reads none of them.
-  const ops::TensorRef row_logits = ops::tensor_f32(logits_.device(), key.rows, model_.vocab_size());
-  const ops::SampleParams params =
-      memory_.sample_params(key, row_logits, sample_scratch_.device(), sample_scratch_.bytes());
-  if (sampler == ops::SamplerClass::kGreedy) {
-    ops_.sample_greedy(*stream_, params);
-  } else {
-    ops_.sample_random(*stream_, params);
-  }
+  ops::SampleParams sample = memory_.sample_params(key);
+  sample.logits = logits(key);
+  sample.scratch = sample_scratch_.device();
+  sample.scratch_bytes = sample_scratch_.bytes();
+  if (sampler == ops::SamplerClass::kGreedy) return ops_.sample_greedy(*stream_, sample);
+  if (sampler == ops::SamplerClass::kRandom) return ops_.sample_random(*stream_, sample);
+
+  ops::AdjustLogitsParams adjust = memory_.adjust_logits_params(key, inputs_);
+  adjust.logits = sample.logits;
+  adjust.adjusted = sample.adjusted = ops::tensor_f32(adjusted_.device(), key.rows, model_.vocab_size());
+  adjust.counts = reinterpret_cast<int32_t*>(sample_scratch_.device());
+  ops_.adjust_logits(*stream_, adjust);
+  ops_.sample_random(*stream_, sample);
+  ops::LogprobsParams logprobs = memory_.logprobs_params(key);
+  logprobs.logits = sample.logits;
+  ops_.logprobs(*stream_, logprobs);
 }
 
 void GraphRunner::capture(const GraphKey& key) {
@@ -98,7 +107,6 @@ void GraphRunner::capture_sampler(const SamplerKey& key) {
 }
 
 void GraphRunner::run(const StepPlan& plan) {
-  for (const PlanRow& row : plan.rows) BZ_CHECK(!(plan.logits_all_tokens && row.sample));
   const GraphKey key = choose_graph_key(graph_limits(), plan.shape());
   if (key.mode != GraphMode::kNone) {
     capture(key);
@@ -107,7 +115,7 @@ void GraphRunner::run(const StepPlan& plan) {
   execute(inputs_.stage(plan, key));
 
   const auto num_rows = static_cast<int64_t>(plan.rows.size());
-  key_in_flight_[plan.cache.sequence % StepInputs::kRingSlots] = key;
+  in_flight_[plan.cache.sequence % StepInputs::kRingSlots] = {key, plan.sampler_class()};
   ++stats_.steps;
   ++stats_.steps_by_key[key];
   if (num_rows == 0) ++stats_.dummy_steps;
@@ -131,8 +139,10 @@ StepResult GraphRunner::wait(uint64_t sequence) {
   const ops::StepResultHeader& header = memory_.result_header(sequence);
   BZ_CHECK_EQ(header.sequence, sequence);
   inputs_.release(sequence);
-  return {header.error, key_in_flight_[sequence % StepInputs::kRingSlots],
-          memory_.results(sequence, header.num_valid_rows)};
+  const auto& [key, sampler] = in_flight_[sequence % StepInputs::kRingSlots];
+  const int32_t num_logprobs = sampler == ops::SamplerClass::kFull ? key.logits : 0;
+  return {header.error, key, memory_.results(sequence, header.num_valid_rows),
+          memory_.logprobs(sequence, num_logprobs)};
 }
 
 }  // namespace bz::engine

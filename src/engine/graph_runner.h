@@ -35,7 +35,9 @@ struct RunnerConfig {
 struct StepResult {
   ops::StepError error = ops::StepError::kNone;
   GraphKey key;
-  std::span<const ops::RowResult> rows;  // of the live batch rows, in plan order; valid until the next wait()
+  // In plan order; valid until the next wait().
+  std::span<const ops::RowResult> rows;          // of the live batch rows
+  std::span<const ops::LogprobResult> logprobs;  // of the logits rows; empty unless the sampler was SamplerClass::kFull
 };
 
 struct RunnerStats {
@@ -100,10 +102,11 @@ class GraphRunner {
   std::vector<ops::KvLayer> kv_layers_;
   std::vector<int32_t> kv_groups_;
   device::Buffer logits_;
-  device::Buffer sample_scratch_;
+  device::Buffer adjusted_;        // f32 [max rows, V]
+  device::Buffer sample_scratch_;  // of adjust_logits, then of sample
   std::map<GraphKey, std::unique_ptr<device::Graph>> forward_graphs_;
   std::map<SamplerKey, std::unique_ptr<device::Graph>> sampler_graphs_;
-  GraphKey key_in_flight_[StepInputs::kRingSlots];  // by sequence
+  SamplerKey in_flight_[StepInputs::kRingSlots];  // by sequence
   RunnerStats stats_;
 };
 

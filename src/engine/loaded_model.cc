@@ -127,6 +127,9 @@ Status LoadedModel::start(const Progress& progress) {
   runner.limits.max_rows = o.max_num_seqs;
   const auto num_groups = static_cast<int32_t>(plan_.layout.groups.size());
   runner.limits.max_changes = o.max_num_seqs * (2 + 4 * num_groups) + num_groups * o.max_num_batched_tokens;
+  runner.limits.max_history = plan_.max_model_len;
+  const size_t biases_per_row = kMaxLogitBias + kMaxStopTokenIds + tokenizer_->end_ids().size();
+  runner.limits.max_biases = o.max_num_seqs * static_cast<int32_t>(biases_per_row);
   runner.mode = o.graphs;
   runner.cache = kv::make_cache_config(plan_.layout, o.max_num_seqs + 1, plan_.max_model_len);
   runner.cache.max_changes_per_plan = runner.limits.max_changes;
@@ -139,6 +142,7 @@ Status LoadedModel::start(const Progress& progress) {
   scheduler.max_num_seqs = o.max_num_seqs;
   scheduler.max_num_batched_tokens = o.max_num_batched_tokens;
   scheduler.max_model_len = plan_.max_model_len;
+  scheduler.vocab_size = plan_.config.vocab_size;
   scheduler.end_token_ids = tokenizer_->end_ids();
   kv::CacheConfig cache = runner.cache;
   cache.prefix_cache = o.prefix_caching;

@@ -33,7 +33,66 @@ Status check_sampling(const SamplingParams& p) {
   if (p.top_k < 0) return invalid_field("top_k", "top_k is {}: must be at least 0 (0: off)", p.top_k);
   if (!(p.min_p >= 0 && p.min_p < 1))
     return invalid_field("min_p", "min_p is {}: must be at least 0, below 1", p.min_p);
+  if (!(std::isfinite(p.repetition_penalty) && p.repetition_penalty > 0)) {
+    return invalid_field("repetition_penalty", "repetition_penalty is {}: must be above 0", p.repetition_penalty);
+  }
+  for (const auto& [name, value] :
+       {std::pair("presence_penalty", p.presence_penalty), std::pair("frequency_penalty", p.frequency_penalty)}) {
+    if (!(std::fabs(value) <= 2)) return invalid_field(name, "{} is {}: must be from -2 to 2", name, value);
+  }
   return ok_status();
+}
+
+Status check_logit_bias(const std::vector<LogitBias>& biases, int32_t vocab_size) {
+  constexpr const char* kField = "logit_bias";
+  if (biases.size() > kMaxLogitBias) {
+    return invalid_field(kField, "logit_bias has {} entries: at most {} are allowed", biases.size(), kMaxLogitBias);
+  }
+  for (size_t i = 0; i < biases.size(); ++i) {
+    const LogitBias& b = biases[i];
+    if (b.token < 0 || b.token >= vocab_size) {
+      return invalid_field(kField, "logit_bias names token {}: ids are from 0 to {}", b.token, vocab_size - 1);
+    }
+    if (!(std::fabs(b.bias) <= kMaxLogitBiasValue)) {
+      return invalid_field(kField, "logit_bias of token {} is {}: must be from -100 to 100", b.token, b.bias);
+    }
+    const auto same = [&](const LogitBias& other) { return other.token == b.token; };
+    if (std::any_of(biases.begin() + static_cast<int64_t>(i) + 1, biases.end(), same)) {
+      return invalid_field(kField, "logit_bias names token {} twice", b.token);
+    }
+  }
+  return ok_status();
+}
+
+Status check_outputs(const Request& r, int32_t vocab_size) {
+  if (r.max_tokens < 1) return invalid_field("max_tokens", "max_tokens is {}: must be at least 1", r.max_tokens);
+  if (r.min_tokens < 0 || r.min_tokens > r.max_tokens) {
+    return invalid_field("min_tokens", "min_tokens is {}: must be from 0 to max_tokens, {}", r.min_tokens,
+                         r.max_tokens);
+  }
+  if (r.stop_token_ids.size() > kMaxStopTokenIds) {
+    return invalid_field("stop_token_ids", "stop_token_ids has {} ids: at most {} are allowed", r.stop_token_ids.size(),
+                         kMaxStopTokenIds);
+  }
+  for (const int32_t id : r.stop_token_ids) {
+    if (id < 0 || id >= vocab_size) {
+      return invalid_field("stop_token_ids", "stop_token_ids names token {}: ids are from 0 to {}", id, vocab_size - 1);
+    }
+  }
+  for (const auto& [name, count] :
+       {std::pair("logprobs", r.logprobs), std::pair("prompt_logprobs", r.prompt_logprobs)}) {
+    if (count < -1 || count > kMaxTopLogprobs) {
+      return invalid_field(name, "{} is {}: at most {} alternatives are given", name, count, kMaxTopLogprobs);
+    }
+  }
+  return ok_status();
+}
+
+TokenLogprobs to_token_logprobs(const ops::LogprobResult& r, int32_t num_top) {
+  TokenLogprobs t{r.token, r.logprob, r.rank, std::min(r.num_top, num_top), {}, {}};
+  std::copy_n(r.top_tokens, t.num_top, t.top_tokens.begin());
+  std::copy_n(r.top_logprobs, t.num_top, t.top_logprobs.begin());
+  return t;
 }
 
 }  // namespace
@@ -41,7 +100,7 @@ Status check_sampling(const SamplingParams& p) {
 Status Scheduler::check(const Request& r) const {
   const auto prompt = static_cast<int64_t>(r.prompt.size());
   if (prompt == 0) return invalid_field("prompt", "the prompt is empty");
-  if (r.max_tokens < 1) return invalid_field("max_tokens", "max_tokens is {}: must be at least 1", r.max_tokens);
+  BZ_TRY(check_outputs(r, config_.vocab_size));
   if (prompt + 1 > config_.max_model_len) {
     return invalid_field("prompt", "the prompt has {} tokens, the context {}: shorten the prompt", prompt,
                          config_.max_model_len);
@@ -52,6 +111,7 @@ Status Scheduler::check(const Request& r) const {
                          r.max_tokens, config_.max_model_len, config_.max_model_len - prompt);
   }
   BZ_TRY(check_sampling(r.sampling));
+  BZ_TRY(check_logit_bias(r.sampling.logit_bias, config_.vocab_size));
   const int32_t blocks = cache_.num_blocks_for(static_cast<int32_t>(prompt) + r.max_tokens);
   if (blocks > cache_.num_usable_blocks()) {
     return Status(
@@ -73,6 +133,8 @@ void Scheduler::add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
   s->sink = std::move(sink);
   s->output.id = id;
   s->output.tokens.reserve(1);
+  s->output.token_logprobs.reserve(1);
+  if (s->request.logprobs >= 0) s->output.logprobs.reserve(1);
   by_id_[id] = s.get();
   waiting_.push_back(std::move(s));
 }
@@ -100,7 +162,6 @@ void Scheduler::schedule(StepPlan& plan) {
   plan_chunks(plan);
   admit_waiting(plan);
 }
-
 
 int32_t Scheduler::token_budget(const StepPlan& plan) const {
   return config_.max_num_batched_tokens - static_cast<int32_t>(plan.tokens.size());
@@ -137,7 +198,11 @@ void Scheduler::admit_waiting(StepPlan& plan) {
          cache_.can_admit()) {
     RequestState& s = *waiting_.front();
     if (s.num_pending > 0) return;  // preempted with a result on its way: its tokens are not known yet
-    cache_.find_prefix({s.tokens}, hit_);
+    // A prompt that is scored is computed from its first token: the cache keeps no logits.
+    cache_.find_prefix({std::span(s.tokens).first(s.scores_prompt() ? 1 : s.tokens.size())}, hit_);
+    // What the history of one step holds is bounded (ENG-3); alone, every row fits.
+    const auto history = static_cast<int32_t>(plan.history.size()) + hit_.num_tokens;
+    if (history > config_.max_model_len) return;
     // Room for all its tokens and the next, so that an admission is not undone at once.
     if (!cache_.can_admit(hit_, s.num_tokens() + 1 - hit_.num_tokens)) return;
     admit_row(s);
@@ -150,7 +215,7 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 // The row begins with the prefix that hit_ found.
 void Scheduler::admit_row(RequestState& s) {
   s.row = cache_.admit(hit_);
-  s.num_computed = hit_.num_tokens;
+  s.num_computed = s.history_len = hit_.num_tokens;
   s.first_output = static_cast<uint32_t>(s.num_outputs());
   if (s.num_outputs() == 0) s.output.num_cached_tokens = hit_.num_tokens;
   if (!cache_.config().prefix_cache) return;
@@ -161,18 +226,43 @@ void Scheduler::admit_row(RequestState& s) {
   }
 }
 
+// What the row's sampler needs; its biases go into the plan.
+ops::RowSampling Scheduler::row_sampling(StepPlan& plan, const RequestState& s) const {
+  const SamplingParams& p = s.request.sampling;
+  ops::RowSampling r = {p.temperature, p.top_p, p.top_k, p.min_p, s.first_output, p.seed};
+  ops::LogitAdjust& a = r.adjust;
+  a.repetition_penalty = p.repetition_penalty;
+  a.presence_penalty = p.presence_penalty;
+  a.frequency_penalty = p.frequency_penalty;
+  a.prompt_len = static_cast<int32_t>(s.request.prompt.size());
+  a.min_tokens = s.request.min_tokens;
+  a.bias_start = static_cast<int32_t>(plan.biases.size());
+  if (s.num_outputs() < s.request.min_tokens) {
+    if (!s.request.ignore_eos) {
+      for (const int32_t id : config_.end_token_ids) plan.biases.push_back({id, 0.0f});
+    }
+    for (const int32_t id : s.request.stop_token_ids) plan.biases.push_back({id, 0.0f});
+  }
+  a.num_masked = static_cast<int32_t>(plan.biases.size()) - a.bias_start;
+  for (const LogitBias& b : p.logit_bias) plan.biases.push_back({b.token, b.bias});
+  a.num_bias = static_cast<int32_t>(p.logit_bias.size());
+  r.num_top_logprobs = std::max(s.request.logprobs, s.scores_prompt() ? s.request.prompt_logprobs : -1);
+  return r;
+}
+
 void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens) {
   cache_.append(s.row, num_tokens);
   const bool last = num_tokens == s.num_uncomputed();
-  const SamplingParams& p = s.request.sampling;
   PlanRow row;
   row.request = s.id;
   row.row = s.row;
   row.query_len = num_tokens;
+  row.num_logits = s.scores_prompt() ? num_tokens : last ? 1 : 0;
   row.sample = last;
   row.max_seq_len = s.num_computed + num_tokens;
-  row.sampling = {p.temperature, p.top_p, p.top_k, p.min_p, s.first_output, p.seed};
-  plan.rows.push_back(row);
+  row.history_len = std::exchange(s.history_len, 0);
+  plan.history.insert(plan.history.end(), s.tokens.begin(), s.tokens.begin() + row.history_len);
+  row.sampling = row_sampling(plan, s);
   // A token that this row sampled itself is on the device already: the host need not have seen it.
   const bool from_row_state = num_tokens == 1 && s.num_outputs() + s.num_pending > static_cast<int32_t>(s.first_output);
   if (from_row_state) {
@@ -180,7 +270,9 @@ void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens) {
   } else {
     const auto begin = s.tokens.begin() + s.num_computed;
     plan.tokens.insert(plan.tokens.end(), begin, begin + num_tokens);
+    if (!last) row.next_token = *(begin + num_tokens);
   }
+  plan.rows.push_back(row);
   s.num_computed += num_tokens;
   if (last) ++s.num_pending;
 }
@@ -200,10 +292,13 @@ void Scheduler::release_row(RequestState& s) {
   s.num_computed = 0;
 }
 
-void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results) {
+void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results,
+                        std::span<const ops::LogprobResult> logprobs) {
   BZ_CHECK_GE(results.size(), plan.rows.size());
+  size_t logits_end = 0;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
+    logits_end += static_cast<size_t>(row.num_logits);
     if (row.query_len > 1) counters_.prompt_tokens += row.query_len;
     const auto it = by_id_.find(row.request);
     if (it == by_id_.end()) continue;  // ended meanwhile: a surplus token
@@ -212,19 +307,37 @@ void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> re
       cache_.set_processed(s.row, row.max_seq_len);
       cache_.publish(s.row, {std::span(s.tokens).first(static_cast<size_t>(row.max_seq_len))});
     }
-    if (!row.sample) continue;
-    --s.num_pending;
-    accept_token(s, results[i]);
-    deliver(s);
+    const auto num_logits = static_cast<size_t>(row.num_logits);
+    if (s.scores_prompt()) accept_prompt_logprobs(s, row, logprobs.subspan(logits_end - num_logits, num_logits));
+    if (row.sample && !s.output.finished) {
+      --s.num_pending;
+      accept_token(s, results[i], s.request.logprobs >= 0 ? &logprobs[logits_end - 1] : nullptr);
+    }
+    if (row.sample || s.output.finished) deliver(s);
   }
   drop_finished();
 }
 
-void Scheduler::accept_token(RequestState& s, const ops::RowResult& result) {
-  if (result.token < 0) {
-    finish(s, FinishReason::kError, "the model's logits are not numbers (NaN)");  // ENG-1: this request alone
-    return;
+namespace {
+
+constexpr const char* kNanError = "the model's logits are not numbers (NaN)";
+
+}  // namespace
+
+// A preempted request scores its prompt again: what it has said already is not said twice.
+void Scheduler::accept_prompt_logprobs(RequestState& s, const PlanRow& row,
+                                       std::span<const ops::LogprobResult> logprobs) {
+  int32_t position = row.max_seq_len - row.num_logits;  // of the token whose logits they are
+  for (const ops::LogprobResult& r : logprobs) {
+    if (!s.scores_prompt() || position++ != s.num_prompt_logprobs) continue;
+    if (r.token < 0) return finish(s, FinishReason::kError, kNanError);
+    s.output.prompt_logprobs.push_back(to_token_logprobs(r, s.request.prompt_logprobs));
+    ++s.num_prompt_logprobs;
   }
+}
+
+void Scheduler::accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs) {
+  if (result.token < 0) return finish(s, FinishReason::kError, kNanError);  // ENG-1: this request alone
   ++counters_.generation_tokens;
   const auto is = [&](const std::vector<int32_t>& ids) {
     return std::find(ids.begin(), ids.end(), result.token) != ids.end();
@@ -235,6 +348,8 @@ void Scheduler::accept_token(RequestState& s, const ops::RowResult& result) {
   }
   s.tokens.push_back(result.token);
   s.output.tokens.push_back(result.token);
+  s.output.token_logprobs.push_back(result.logprob);
+  if (logprobs != nullptr) s.output.logprobs.push_back(to_token_logprobs(*logprobs, s.request.logprobs));
   if (s.num_outputs() == s.request.max_tokens) finish(s, FinishReason::kLength);
 }
 
@@ -249,6 +364,9 @@ void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) 
 void Scheduler::deliver(RequestState& s) {
   s.sink->on_output(s.output);
   s.output.tokens.clear();
+  s.output.token_logprobs.clear();
+  s.output.logprobs.clear();
+  s.output.prompt_logprobs.clear();
 }
 
 void Scheduler::drop_finished() {

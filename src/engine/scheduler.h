@@ -26,6 +26,7 @@ struct SchedulerConfig {
   int32_t max_num_seqs = 0;            // requests in one step
   int32_t max_num_batched_tokens = 0;  // tokens in one step
   int32_t max_model_len = 0;           // tokens of one request, prompt and output
+  int32_t vocab_size = INT32_MAX;
   std::vector<int32_t> end_token_ids;  // of the model
 };
 
@@ -34,17 +35,23 @@ struct RequestState {
   RequestId id;
   Request request;
   std::shared_ptr<Sink> sink;
-  std::vector<int32_t> tokens;   // prompt, then what was generated
-  kv::RowId row = kv::kNullRow;  // null: waiting
-  int32_t num_computed = 0;      // tokens whose KV is in the cache, by the steps planned so far
-  int32_t num_pending = 0;       // tokens sampled by steps whose results have not been read
-  uint32_t first_output = 0;     // outputs generated before the row began (after a preemption)
-  Output output;                 // reused: what the next delivery says
+  std::vector<int32_t> tokens;      // prompt, then what was generated
+  kv::RowId row = kv::kNullRow;     // null: waiting
+  int32_t num_computed = 0;         // tokens whose KV is in the cache, by the steps planned so far
+  int32_t num_pending = 0;          // tokens sampled by steps whose results have not been read
+  uint32_t first_output = 0;        // outputs generated before the row began (after a preemption)
+  int32_t history_len = 0;          // tokens the row began with, not yet staged for its token history
+  int32_t num_prompt_logprobs = 0;  // delivered, or in `output`
+  Output output;                    // reused: what the next delivery says
 
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_outputs() const { return num_tokens() - static_cast<int32_t>(request.prompt.size()); }
   // Tokens whose KV is not planned yet, those included that only the device knows.
   int32_t num_uncomputed() const { return num_tokens() + num_pending - num_computed; }
+  // Log probabilities of its prompt are still to come.
+  bool scores_prompt() const {
+    return request.prompt_logprobs >= 0 && num_prompt_logprobs + 1 < static_cast<int32_t>(request.prompt.size());
+  }
   // Every output it may have is sampled or on its way.
   bool outputs_complete() const { return num_outputs() + num_pending >= request.max_tokens; }
 };
@@ -71,8 +78,10 @@ class Scheduler {
   bool has_pending_changes() const { return !cache_.pending_changes().empty(); }
   // Every plan up to `sequence` has finished on the device (KV-2).
   void processed(uint64_t sequence) { cache_.processed(sequence); }
-  // Takes the results of a plan that schedule() made: appends tokens, ends requests, delivers outputs.
-  void process(const StepPlan& plan, std::span<const ops::RowResult> results);
+  // Takes the results of a plan that schedule() made: appends tokens, ends requests, delivers outputs. logprobs: of the
+  // logits rows; may be empty if no row asked.
+  void process(const StepPlan& plan, std::span<const ops::RowResult> results,
+               std::span<const ops::LogprobResult> logprobs = {});
 
   const kv::CacheManager& cache() const { return cache_; }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
@@ -96,9 +105,11 @@ class Scheduler {
   bool row_left(const StepPlan& plan) const;
   void admit_row(RequestState& s);
   void add_row(StepPlan& plan, RequestState& s, int32_t num_tokens);
+  ops::RowSampling row_sampling(StepPlan& plan, const RequestState& s) const;
   void preempt_last();
   void release_row(RequestState& s);
-  void accept_token(RequestState& s, const ops::RowResult& result);
+  void accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs);
+  void accept_prompt_logprobs(RequestState& s, const PlanRow& row, std::span<const ops::LogprobResult> logprobs);
   void finish(RequestState& s, FinishReason reason, std::string error = {});
   void deliver(RequestState& s);
   void drop_finished();

@@ -18,6 +18,8 @@ struct StepLimits {
   int32_t max_tokens = 0;   // T of the largest graph
   int32_t max_rows = 0;     // R of the largest graph
   int32_t max_changes = 0;  // table changes of one plan
+  int32_t max_history = 0;  // ids of one plan for the token history
+  int32_t max_biases = 0;   // of one plan
 };
 
 // Proof that a step was staged: every graph launch and every eager op of a step takes one. Only StepInputs makes it, a
@@ -58,7 +60,7 @@ class StepInputs {
 
  private:
   struct Offsets {
-    size_t rows, tokens, changes, slot_bytes;
+    size_t rows, tokens, changes, history, biases, slot_bytes;
   };
   StepInputs(device::Buffer buffer, const StepLimits& limits, const Offsets& offsets)
       : buffer_(std::move(buffer)), limits_(limits), offsets_(offsets) {}

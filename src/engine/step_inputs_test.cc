@@ -13,8 +13,8 @@ namespace {
 static_assert(!std::is_copy_constructible_v<StagedStep> && !std::is_copy_assignable_v<StagedStep>);
 static_assert(!std::is_default_constructible_v<StagedStep>);
 
-constexpr StepLimits kLimits{32, 8, 16};
-constexpr GraphKey kKey{GraphMode::kFull, 32, 8, 0, false};
+constexpr StepLimits kLimits{32, 8, 16, 20, 10};
+constexpr GraphKey kKey{GraphMode::kFull, 32, 8, 0, 8};
 
 class StepInputsTest : public testing::Test {
  protected:
@@ -26,6 +26,7 @@ class StepInputsTest : public testing::Test {
       PlanRow row;
       row.row = kv::RowId(i + 1);
       row.query_len = 1;
+      row.num_logits = 1;
       row.sample = true;
       row.max_seq_len = 100 + i;
       row.sampling.temperature = 0.5f;
@@ -65,6 +66,24 @@ TEST_F(StepInputsTest, StagesWhatThePlanSays) {
   EXPECT_EQ(slot.changes[1].value, 1u);
 }
 
+// Each row's part of the history lies behind those of the rows before it.
+TEST_F(StepInputsTest, StagesHistoryAndBiases) {
+  StepPlan p = plan(1, 3);
+  p.history = {7, 8, 9, 10, 11};
+  p.rows[0].history_len = 3;
+  p.rows[2].history_len = 2;
+  p.biases = {{4, 0.5f}, {5, -1.0f}};
+  inputs_.stage(p, kKey);
+  const ops::StagedSlot slot = inputs_.device_slot(0);
+  EXPECT_EQ(slot.rows[0].history_start, 0);
+  EXPECT_EQ(slot.rows[0].history_len, 3);
+  EXPECT_EQ(slot.rows[1].history_len, 0);
+  EXPECT_EQ(slot.rows[2].history_start, 3);
+  EXPECT_EQ(slot.history[4], 11);
+  EXPECT_EQ(slot.biases[1].token, 5);
+  EXPECT_EQ(slot.biases[1].bias, -1.0f);
+}
+
 // Fault F11: what an earlier, larger step left in the slot must not be read as part of a smaller one.
 TEST_F(StepInputsTest, WritesTheWholeExtentOverWhatWasThere) {
   for (uint64_t sequence = 1; sequence <= 3; ++sequence) stage_and_release(sequence, 8);
@@ -74,6 +93,8 @@ TEST_F(StepInputsTest, WritesTheWholeExtentOverWhatWasThere) {
     EXPECT_EQ(slot.rows[b].row_index, 0) << b;
     EXPECT_EQ(slot.rows[b].query_len, 0) << b;
     EXPECT_EQ(slot.rows[b].sample, 0) << b;
+    EXPECT_EQ(slot.rows[b].num_logits, 0) << b;
+    EXPECT_EQ(slot.rows[b].sampling.num_top_logprobs, -1) << b;
     EXPECT_EQ(slot.rows[b].max_seq_len, 0) << b;
     EXPECT_EQ(slot.rows[b].sampling.temperature, 0.0f) << b;
   }
@@ -106,7 +127,7 @@ TEST_F(StepInputsDeathTest, APlanThatDoesNotFitAborts) {
   EXPECT_DEATH(inputs_.stage(plan(1, 9), kKey), "num_rows <= key.rows");
   EXPECT_DEATH(inputs_.stage(plan(1, 1, 17), kKey), "num_changes <= limits_.max_changes");
   EXPECT_DEATH(inputs_.stage(plan(0, 1), kKey), "sequence >= 1u");
-  const GraphKey too_large{GraphMode::kFull, 64, 8, 0, false};
+  const GraphKey too_large{GraphMode::kFull, 64, 8, 0, 8};
   EXPECT_DEATH(inputs_.stage(plan(1, 1), too_large), "key.tokens <= limits_.max_tokens");
 }
 

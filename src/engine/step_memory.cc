@@ -36,19 +36,23 @@ StepMemory::Arrays StepMemory::carve_arrays(const StepMemoryConfig& config, Carv
     a.groups[g].states = carver.take<kv::StateId>(rows * (1 + config.num_spec));
   }
   a.row_state = carver.take<ops::RowState>(table_rows);
+  a.history = {carver.take<int32_t>(table_rows * config.max_seq_len), config.max_seq_len};
   a.step_count = carver.take<uint64_t>(1);
   a.error_state = carver.take<ops::StepResultHeader>(1);
   a.num_valid_rows = carver.take<kv::NumValidRows>(1);
   a.num_valid_tokens = carver.take<kv::NumValidTokens>(1);
+  a.num_valid_logits = carver.take<ops::NumValidLogits>(1);
   a.token_ids = carver.take<int32_t>(tokens);
   a.positions = carver.take<int32_t>(tokens);
   a.token_row = carver.take<int32_t>(tokens);
   a.row_index = carver.take<int32_t>(rows);
   a.query_start = carver.take<int32_t>(rows + 1);
   a.seq_len = carver.take<int32_t>(rows);
+  a.logits_start = carver.take<int32_t>(rows + 1);
   a.logits_token = carver.take<int32_t>(std::max(rows, tokens));
   a.sampling = carver.take<ops::RowSampling>(rows);
   a.sample_row = carver.take<int32_t>(rows);
+  a.next_token = carver.take<int32_t>(rows);
   return a;
 }
 
@@ -57,6 +61,7 @@ StepMemory::ResultArrays StepMemory::carve_results(const StepMemoryConfig& confi
   for (int i = 0; i < StepInputs::kRingSlots; ++i) {
     r.headers[i] = carver.take<ops::StepResultHeader>(1);
     r.rows[i] = carver.take<ops::RowResult>(config.limits.max_rows);
+    r.logprobs[i] = carver.take<ops::LogprobResult>(std::max(config.limits.max_rows, config.limits.max_tokens));
   }
   return r;
 }
@@ -83,17 +88,19 @@ ops::StepView StepMemory::view(const GraphKey& key) const {
   ops::StepView v{};
   v.padded_rows = key.rows;
   v.padded_tokens = key.tokens;
-  v.padded_logits = key.logits_all_tokens ? key.tokens : key.rows;
+  v.padded_logits = key.logits;
   v.num_groups = static_cast<int32_t>(config_.groups.size());
   v.states_per_row = 1 + config_.num_spec;
   v.num_valid_rows = arrays_.num_valid_rows;
   v.num_valid_tokens = arrays_.num_valid_tokens;
+  v.num_valid_logits = arrays_.num_valid_logits;
   v.token_ids = arrays_.token_ids;
   v.positions = arrays_.positions;
   v.token_row = arrays_.token_row;
   v.row_index = arrays_.row_index;
   v.query_start = arrays_.query_start;
   v.seq_len = arrays_.seq_len;
+  v.logits_start = arrays_.logits_start;
   v.logits_token = arrays_.logits_token;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     const Group& arrays = arrays_.groups[g];
@@ -111,6 +118,7 @@ ops::PrepareParams StepMemory::prepare_params(const GraphKey& key, const StepInp
   for (int i = 0; i < StepInputs::kRingSlots; ++i) p.ring[i] = inputs.device_slot(i);
   p.step_count = arrays_.step_count;
   p.row_state = arrays_.row_state;
+  p.history = arrays_.history;
   p.num_table_rows = config_.num_table_rows;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
     p.tables[g] = arrays_.groups[g].table;
@@ -118,29 +126,51 @@ ops::PrepareParams StepMemory::prepare_params(const GraphKey& key, const StepInp
     p.firsts[g] = arrays_.groups[g].first;
   }
   p.view = view(key);
-  p.logits_all_tokens = key.logits_all_tokens ? 1 : 0;
   p.sampling = arrays_.sampling;
   p.sample_row = arrays_.sample_row;
+  p.next_token = arrays_.next_token;
   p.error_state = arrays_.error_state;
   return p;
 }
 
-ops::SampleParams StepMemory::sample_params(const GraphKey& key, ops::TensorRef logits, void* scratch,
-                                            size_t scratch_bytes) const {
+ops::AdjustLogitsParams StepMemory::adjust_logits_params(const GraphKey& key, const StepInputs& inputs) const {
+  ops::AdjustLogitsParams p{};
+  p.view = view(key);
+  p.sampling = arrays_.sampling;
+  p.sample_row = arrays_.sample_row;
+  p.history = arrays_.history;
+  p.step_count = arrays_.step_count;
+  for (int i = 0; i < StepInputs::kRingSlots; ++i) p.ring[i] = inputs.device_slot(i);
+  return p;
+}
+
+ops::SampleParams StepMemory::sample_params(const GraphKey& key) const {
   ops::SampleParams p{};
-  p.logits = logits;
   p.sampling = arrays_.sampling;
   p.sample_row = arrays_.sample_row;
   p.view = view(key);
   p.row_state = arrays_.row_state;
+  p.history = arrays_.history;
   p.step_count = arrays_.step_count;
   p.error_state = arrays_.error_state;
   for (int i = 0; i < StepInputs::kRingSlots; ++i) {
     p.result_headers[i] = results_.headers[i];
     p.results[i] = results_.rows[i];
   }
-  p.scratch = scratch;
-  p.scratch_bytes = scratch_bytes;
+  return p;
+}
+
+ops::LogprobsParams StepMemory::logprobs_params(const GraphKey& key) const {
+  ops::LogprobsParams p{};
+  p.sampling = arrays_.sampling;
+  p.sample_row = arrays_.sample_row;
+  p.next_token = arrays_.next_token;
+  p.view = view(key);
+  p.step_count = arrays_.step_count;
+  for (int i = 0; i < StepInputs::kRingSlots; ++i) {
+    p.results[i] = results_.rows[i];
+    p.logprob_results[i] = results_.logprobs[i];
+  }
   return p;
 }
 
@@ -150,6 +180,10 @@ const ops::StepResultHeader& StepMemory::result_header(uint64_t sequence) const 
 
 std::span<const ops::RowResult> StepMemory::results(uint64_t sequence, int32_t rows) const {
   return {host_of(results_.rows[(sequence - 1) % StepInputs::kRingSlots]), static_cast<size_t>(rows)};
+}
+
+std::span<const ops::LogprobResult> StepMemory::logprobs(uint64_t sequence, int32_t logits_rows) const {
+  return {host_of(results_.logprobs[(sequence - 1) % StepInputs::kRingSlots]), static_cast<size_t>(logits_rows)};
 }
 
 }  // namespace bz::engine

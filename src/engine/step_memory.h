@@ -18,6 +18,7 @@ namespace bz::engine {
 struct StepMemoryConfig {
   StepLimits limits;
   int32_t num_table_rows = 0;  // with the null row
+  int32_t max_seq_len = 0;     // tokens of a row
   int32_t num_spec = 0;        // a row of a state group has 1 + num_spec states
   std::vector<kv::TableShape> groups;
 };
@@ -29,12 +30,15 @@ class StepMemory {
   // Parameters of a graph key's ops. The same addresses for every key; the padded sizes differ.
   ops::StepView view(const GraphKey& key) const;
   ops::PrepareParams prepare_params(const GraphKey& key, const StepInputs& inputs) const;
-  ops::SampleParams sample_params(const GraphKey& key, ops::TensorRef logits, void* scratch,
-                                  size_t scratch_bytes) const;
+  // Of the sampling ops; where the logits and their scratch lie is the runner's to fill in.
+  ops::AdjustLogitsParams adjust_logits_params(const GraphKey& key, const StepInputs& inputs) const;
+  ops::SampleParams sample_params(const GraphKey& key) const;
+  ops::LogprobsParams logprobs_params(const GraphKey& key) const;
 
   // The results of a step as the host reads them. REQUIRES: the stream has finished that step.
   const ops::StepResultHeader& result_header(uint64_t sequence) const;
   std::span<const ops::RowResult> results(uint64_t sequence, int32_t rows) const;
+  std::span<const ops::LogprobResult> logprobs(uint64_t sequence, int32_t logits_rows) const;
 
   // Device addresses of the tables, for checks that read the device's side back.
   const ops::RowState* row_state() const { return arrays_.row_state; }
@@ -53,23 +57,28 @@ class StepMemory {
   struct Arrays {
     Group groups[kv::kMaxGroups];
     ops::RowState* row_state;
+    ops::TokenHistory history;
     uint64_t* step_count;
     ops::StepResultHeader* error_state;
     kv::NumValidRows* num_valid_rows;
     kv::NumValidTokens* num_valid_tokens;
+    ops::NumValidLogits* num_valid_logits;
     int32_t* token_ids;
     int32_t* positions;
     int32_t* token_row;
     int32_t* row_index;
     int32_t* query_start;
     int32_t* seq_len;
+    int32_t* logits_start;
     int32_t* logits_token;
     ops::RowSampling* sampling;
     int32_t* sample_row;
+    int32_t* next_token;
   };
   struct ResultArrays {
     ops::StepResultHeader* headers[StepInputs::kRingSlots];
     ops::RowResult* rows[StepInputs::kRingSlots];
+    ops::LogprobResult* logprobs[StepInputs::kRingSlots];
   };
   class Carver;
   static Arrays carve_arrays(const StepMemoryConfig& config, Carver& carver);

@@ -6,18 +6,33 @@ StepShape StepPlan::shape() const {
   StepShape s;
   s.tokens = static_cast<int32_t>(tokens.size());
   s.rows = static_cast<int32_t>(rows.size());
-  for (const PlanRow& row : rows) s.all_single_token &= row.query_len == 1;
-  s.logits_all_tokens = logits_all_tokens;
+  for (const PlanRow& row : rows) {
+    s.all_single_token &= row.query_len == 1;
+    s.logits += row.num_logits;
+  }
   s.min_tokens = min_tokens;
   s.min_rows = min_rows;
   return s;
 }
 
+namespace {
+
+bool adjusts(const ops::LogitAdjust& a) {
+  return a.repetition_penalty != 1.0f || a.presence_penalty != 0.0f || a.frequency_penalty != 0.0f ||
+         a.num_masked + a.num_bias > 0;
+}
+
+}  // namespace
+
 ops::SamplerClass StepPlan::sampler_class() const {
+  ops::SamplerClass sampler = ops::SamplerClass::kGreedy;
   for (const PlanRow& row : rows) {
-    if (row.sample && row.sampling.temperature > 0) return ops::SamplerClass::kRandom;
+    if (row.sampling.num_top_logprobs >= 0 && row.num_logits > 0) return ops::SamplerClass::kFull;
+    if (!row.sample) continue;
+    if (adjusts(row.sampling.adjust)) return ops::SamplerClass::kFull;
+    if (row.sampling.temperature > 0) sampler = ops::SamplerClass::kRandom;
   }
-  return ops::SamplerClass::kGreedy;
+  return sampler;
 }
 
 void StepPlan::clear() {
@@ -27,7 +42,8 @@ void StepPlan::clear() {
   cache.rows.clear();
   rows.clear();
   tokens.clear();
-  logits_all_tokens = false;
+  history.clear();
+  biases.clear();
   min_tokens = 0;
   min_rows = 0;
 }

@@ -67,7 +67,12 @@ size_t StopMatcher::held_back() const {
 void TextStream::push(std::span<const int32_t> tokens, std::string& out) {
   for (const int32_t id : tokens) {
     if (stopped()) return;
-    matcher_.push(decoder_.push(id), out);
+    if (unsearched_ > 0) {
+      --unsearched_;
+      out += decoder_.push(id);
+    } else {
+      matcher_.push(decoder_.push(id), out);
+    }
   }
 }
 

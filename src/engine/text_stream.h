@@ -39,9 +39,10 @@ class StopMatcher {
 
 class TextStream {
  public:
-  // The tokenizer must outlive this.
-  TextStream(const formats::Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_control = true)
-      : decoder_(tokenizer, skip_control), matcher_(std::move(stops)) {}
+  // The tokenizer must outlive this. The text of the first min_tokens tokens is not searched for stop strings.
+  TextStream(const formats::Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_control = true,
+             int32_t min_tokens = 0)
+      : decoder_(tokenizer, skip_control), matcher_(std::move(stops)), unsearched_(min_tokens) {}
 
   // Appends the new text to `out`. REQUIRES: the ids are in the vocabulary.
   void push(std::span<const int32_t> tokens, std::string& out);
@@ -53,6 +54,7 @@ class TextStream {
  private:
   formats::StreamDecoder decoder_;
   StopMatcher matcher_;
+  int32_t unsearched_;  // tokens to come whose text is not searched
 };
 
 }  // namespace bz::engine

@@ -88,6 +88,19 @@ TEST(TextStream, AStopStringAcrossTokensNeverComesOut) {
   EXPECT_TRUE(s.stopped);
 }
 
+// min_tokens: neither a stop string inside the first tokens nor one that begins there stops.
+TEST(TextStream, TheFirstTokensAreNotSearched) {
+  const auto tokenizer = byte_tokenizer();
+  TextStream s(*tokenizer, {"ab"}, true, 3);
+  std::string out;
+  for (const char c : std::string("abababab")) {
+    const auto ids = tokenizer->encode(std::string(1, c));
+    s.push(ids, out);
+  }
+  EXPECT_EQ(out, "abab");
+  EXPECT_TRUE(s.stopped());
+}
+
 TEST(TextStream, ABeginningOfAStopStringIsHeldBackAndThenReleased) {
   const Streamed s = stream("xENy", {"END"}, 1);
   EXPECT_EQ(s.deltas, (std::vector<std::string>{"x", "", "", "ENy", ""}));

@@ -9,7 +9,11 @@
 namespace bz::ops {
 
 // What a step's sampling graph can do. Greedy steps never sort the vocabulary.
-enum class SamplerClass : int32_t { kGreedy, kRandom };
+enum class SamplerClass : int32_t {
+  kGreedy,
+  kRandom,
+  kFull,  // adjust_logits, sample_random, logprobs
+};
 
 struct OpTable {
   std::string_view isa;  // what runs: "reference", "avx2", "avx512-vnni", "sm_90a"
@@ -25,6 +29,8 @@ struct OpTable {
   void (*gather_rows)(device::Stream&, const GatherRowsParams&);
   void (*sample_greedy)(device::Stream&, const SampleParams&);
   void (*sample_random)(device::Stream&, const SampleParams&);
+  void (*adjust_logits)(device::Stream&, const AdjustLogitsParams&);
+  void (*logprobs)(device::Stream&, const LogprobsParams&);
 
   // Fused forms; nullptr: the backend has none, and the parts are enqueued one by one.
   void (*norm_qkv)(device::Stream&, const NormQkvParams&) = nullptr;

@@ -39,18 +39,23 @@ struct Weight {
   int32_t k = 0;
 };
 
-// How many rows of a matrix are real: of tokens or of batch rows, on the device. For ops that treat every row alone and
-// so do not care which; an op that mixes rows takes one of the two types instead (PAD-6).
+// How many rows of a matrix are real: of tokens, batch rows or logits rows, on the device. For ops that treat every row
+// alone and so do not care which; an op that mixes rows takes one of the types instead (PAD-6).
 class ValidCount {
  public:
   ValidCount() = default;
   BZ_HD ValidCount(const kv::NumValidRows* rows) : rows_(rows) {}          // NOLINT(google-explicit-constructor)
   BZ_HD ValidCount(const kv::NumValidTokens* tokens) : tokens_(tokens) {}  // NOLINT(google-explicit-constructor)
-  BZ_HD int32_t get() const { return rows_ != nullptr ? rows_->value() : tokens_->value(); }
+  BZ_HD ValidCount(const NumValidLogits* logits) : logits_(logits) {}      // NOLINT(google-explicit-constructor)
+  BZ_HD int32_t get() const {
+    if (rows_ != nullptr) return rows_->value();
+    return tokens_ != nullptr ? tokens_->value() : logits_->value();
+  }
 
  private:
   const kv::NumValidRows* rows_ = nullptr;
   const kv::NumValidTokens* tokens_ = nullptr;
+  const NumValidLogits* logits_ = nullptr;
 };
 
 // One layer's K and V pages (kv/layout): entry = [Hkv][hd] elements of dtype.
@@ -70,6 +75,7 @@ struct PrepareParams {
   StagedSlot ring[kRingSlots];  // slot = step count % 3
   uint64_t* step_count;         // [1] device counter of steps prepared
   RowState* row_state;          // [num_table_rows]
+  TokenHistory history;
   int32_t num_table_rows;
   // Mutable tables, the same memory that view.groups[g].view shows. [group]
   kv::BlockId* tables[kv::kMaxGroups];  // [num_table_rows][max_blocks_per_row]
@@ -77,9 +83,9 @@ struct PrepareParams {
   int32_t* firsts[kv::kMaxGroups];      // [num_table_rows]
   // Outputs. The arrays of `view` are written through these.
   StepView view;
-  int32_t logits_all_tokens;      // 1: L == T, logits of every token (scoring); 0: L == R, of each row's last token
   RowSampling* sampling;          // [R]
-  int32_t* sample_row;            // [R] 1: the row samples
+  int32_t* sample_row;            // [R] 1: the row samples, from its last logits row
+  int32_t* next_token;            // [R] as staged
   StepResultHeader* error_state;  // [1] sequence and error of this step, copied into the results by sample
 };
 
@@ -206,21 +212,65 @@ struct GatherRowsParams {
   TensorRef out;
 };
 
-// Samples one token per row that asks for one, writes RowState and the results.
-// logits f32 [R, V]. Random numbers are keyed by (seed, output index), never by place or batch (PAD-9b).
+// adjusted[b] = the logits that batch row b samples from: its last logits row, changed in this order.
+//
+//   min_tokens          -infinity for the masked ids while the output index is below min_tokens
+//   logit_bias          + bias (OpenAI)
+//   repetition_penalty  of every token in the prompt or the outputs so far: logit / penalty if it is above 0, else
+//                       logit * penalty (Keskar et al. 2019, as Hugging Face's RepetitionPenaltyLogitsProcessor)
+//   frequency_penalty   - penalty * how often the token is among the outputs so far (OpenAI)
+//   presence_penalty    - penalty if it is among the outputs so far (OpenAI)
+//
+// The order is vLLM's. "So far" is up to the logits row's token, by the token history. In f32, rounded after each
+// operation, the same on every backend. Rows without adjustments are copied; rows that do not sample become zeros.
+struct AdjustLogitsParams {
+  TensorRef logits;    // f32 [L, V]
+  TensorRef adjusted;  // f32 [R, V]
+  StepView view;
+  const RowSampling* sampling;  // [R]
+  const int32_t* sample_row;    // [R]
+  TokenHistory history;
+  const uint64_t* step_count;  // [1]
+  StagedSlot ring[PrepareParams::kRingSlots];
+  int32_t* counts;  // scratch [R, V]
+};
+
+// Samples one token per row that asks for one, writes RowState, the token history and the results.
+// logits f32 [L, V]. Random numbers are keyed by (seed, output index), never by place or batch (PAD-9b).
 struct SampleParams {
   static constexpr int kRingSlots = PrepareParams::kRingSlots;
-  TensorRef logits;
+  TensorRef logits;             // what the model says: log probabilities are of these
+  TensorRef adjusted;           // [R, V] what is sampled from instead; no data: the logits themselves
   const RowSampling* sampling;  // [R]
   const int32_t* sample_row;    // [R]
   StepView view;
-  RowState* row_state;                  // [num_table_rows]
+  RowState* row_state;  // [num_table_rows]
+  TokenHistory history;
   const uint64_t* step_count;           // [1] result slot = step count % 3, as prepare's
   const StepResultHeader* error_state;  // [1]
   StepResultHeader* result_headers[kRingSlots];
   RowResult* results[kRingSlots];  // [R] each
-  void* scratch;                   // per-worker sort space of kRandom: sample_scratch_bytes()
+  void* scratch;                   // [R] sort spaces of kRandom: sample_scratch_bytes()
   size_t scratch_bytes;
+
+  // The logits that batch row b samples after, and from. REQUIRES: it has logits rows.
+  BZ_HD const float* logits_of(int64_t b) const { return logits.row<const float>(view.logits_start[b + 1] - 1); }
+  BZ_HD const float* choices_of(int64_t b) const {
+    return adjusted.data != nullptr ? adjusted.row<const float>(b) : logits_of(b);
+  }
+};
+
+// Log probabilities of every logits row whose batch row asks for some: of the token that follows and of the most likely
+// ones. Runs after sample, whose results it reads.
+struct LogprobsParams {
+  TensorRef logits;             // f32 [L, V], unmodified
+  const RowSampling* sampling;  // [R]
+  const int32_t* sample_row;    // [R]
+  const int32_t* next_token;    // [R]
+  StepView view;
+  const uint64_t* step_count;                                // [1]
+  const RowResult* results[SampleParams::kRingSlots];        // [R] each
+  LogprobResult* logprob_results[SampleParams::kRingSlots];  // [L] each
 };
 
 }  // namespace bz::ops

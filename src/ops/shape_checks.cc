@@ -113,6 +113,17 @@ void check_shapes(const GatherRowsParams& p) {
   check_f32(p.out, p.out.rows, p.x.cols);
 }
 
-void check_shapes(const SampleParams& p) { check_f32(p.logits, p.view.padded_rows, p.logits.cols); }
+void check_shapes(const AdjustLogitsParams& p) {
+  check_f32(p.logits, p.view.padded_logits, p.logits.cols);
+  check_f32(p.adjusted, p.view.padded_rows, p.logits.cols);
+  BZ_CHECK(p.counts != nullptr);
+}
+
+void check_shapes(const SampleParams& p) {
+  check_f32(p.logits, p.view.padded_logits, p.logits.cols);
+  if (p.adjusted.data != nullptr) check_f32(p.adjusted, p.view.padded_rows, p.logits.cols);
+}
+
+void check_shapes(const LogprobsParams& p) { check_f32(p.logits, p.view.padded_logits, p.logits.cols); }
 
 }  // namespace bz::ops

@@ -23,6 +23,8 @@ void check_shapes(const RopeStoreParams& p);
 void check_shapes(const AttentionParams& p);
 void check_shapes(const SiluMulParams& p);
 void check_shapes(const GatherRowsParams& p);
+void check_shapes(const AdjustLogitsParams& p);
 void check_shapes(const SampleParams& p);
+void check_shapes(const LogprobsParams& p);
 
 }  // namespace bz::ops

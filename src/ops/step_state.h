@@ -1,7 +1,8 @@
 // What lives on the device across steps and within one: RowState, the staging slot, the step view, the results.
 // Plain structs shared by prepare, sample and the host's staging (PAD-4). All arrays are in device order.
 //
-// Extents: R = padded rows, T = padded tokens, L = padded logits rows of the step's graph key.
+// Extents: R = padded rows, T = padded tokens, L = padded logits rows of the step's graph key. A logits row is a token
+// whose logits are wanted: of each batch row its last num_logits tokens, batch row after batch row, without gaps.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,34 @@ struct RowState {
   uint32_t num_sampled;  // output index of the next token: the random counter
 };
 
+// The tokens of every table row by position, device-resident beside RowState: what penalties count. Complete up to the
+// row's last token: prepare writes what the host stages and what a step computes, sample what it samples (PAD-4).
+struct TokenHistory {
+  int32_t* tokens;  // [num_table_rows][stride]
+  int32_t stride;   // most tokens of a row
+
+  BZ_HD int32_t* row(int64_t table_row) const { return tokens + table_row * stride; }
+  // Nothing past the longest row: that a row outgrew its reserve is for prepare to say.
+  BZ_HD void set(int64_t table_row, int32_t position, int32_t token) const {
+    if (position < stride) row(table_row)[position] = token;
+  }
+};
+
+inline constexpr int32_t kMaxTopLogprobs = 20;  // OpenAI's limit
+
+// How a row's logits change before it samples (adjust_logits, which says in what order). The defaults change nothing.
+struct LogitAdjust {
+  float repetition_penalty = 1.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  int32_t prompt_len = 0;  // tokens of the history that are the prompt; what follows are outputs
+  int32_t min_tokens = 0;  // no masked id before this many outputs
+  // In the step's staged biases, from bias_start: num_masked ids that end the request, then num_bias biased ids.
+  int32_t bias_start = 0;
+  int32_t num_masked = 0;
+  int32_t num_bias = 0;
+};
+
 // How one row samples. temperature == 0: greedy.
 struct RowSampling {
   float temperature;
@@ -27,6 +56,14 @@ struct RowSampling {
   float min_p;
   uint32_t first_output;  // output index of the row's first sample: not 0 when a preempted request begins a row again
   uint64_t seed;
+  LogitAdjust adjust = {};
+  int32_t num_top_logprobs = -1;  // most likely tokens to report beside each logits row's own; -1: report nothing
+};
+
+// A token id and what is added to its logit.
+struct LogitBias {
+  int32_t token;
+  float bias;
 };
 
 // ---- staged by the host, one slot of the ring per step (engine/step_inputs) ----
@@ -42,8 +79,13 @@ struct StagedHeader {
 struct StagedRow {
   int32_t row_index;    // table row; 0 for a padded row (PAD-3)
   int32_t query_len;    // tokens of this row in this step; 0 for a padded row
+  int32_t num_logits;   // of its last tokens, whose logits are wanted
   int32_t sample;       // 1: sample a token after the row's last token
   int32_t max_seq_len;  // the plan's upper bound of num_computed + query_len: what blocks were reserved for
+  // The row begins with tokens that no step of its own computes (a prefix hit): their ids, for the token history.
+  int32_t history_start;  // in the slot's history
+  int32_t history_len;    // positions [0, history_len)
+  int32_t next_token;     // the prompt's token after the row's last one, if it does not sample
   RowSampling sampling;
 };
 
@@ -56,6 +98,8 @@ struct StagedSlot {
   const StagedRow* rows;           // [R]
   const int32_t* tokens;           // [T]
   const kv::TableChange* changes;  // [num_changes]
+  const int32_t* history;          // as the rows' history_start and history_len say
+  const LogitBias* biases;         // as the rows' bias_start, num_masked and num_bias say
 };
 
 // ---- written by prepare, read by every other op of the step ----
@@ -68,6 +112,9 @@ struct GroupStep {
   kv::StateId* states;  // [R][states_per_row] state after token i of a verify step; kNullState for padding (STATE-1)
 };
 
+// How many logits rows of a step are real.
+using NumValidLogits = StrongId<struct NumValidLogitsTag, int32_t>;
+
 struct StepView {
   int32_t padded_rows;    // R
   int32_t padded_tokens;  // T
@@ -77,13 +124,15 @@ struct StepView {
 
   const kv::NumValidRows* num_valid_rows;      // [1]
   const kv::NumValidTokens* num_valid_tokens;  // [1]
+  const NumValidLogits* num_valid_logits;      // [1]
   const int32_t* token_ids;                    // [T] 0 for padding
   const int32_t* positions;                    // [T] 0 for padding
   const int32_t* token_row;                    // [T] batch row of the token; -1 for padding
   const int32_t* row_index;                    // [R] table row; 0 for padding
   const int32_t* query_start;                  // [R + 1] monotone, repeats its last value over padding (PAD-3)
   const int32_t* seq_len;       // [R] tokens in the cache after this step's writes; 0 for padding (PAD-5)
-  const int32_t* logits_token;  // [L] token whose logits are wanted; -1: none, its logits row is zeros
+  const int32_t* logits_start;  // [R + 1] first logits row of each batch row; monotone, as query_start
+  const int32_t* logits_token;  // [L] token whose logits are wanted; -1 for padding: its logits row is zeros
   GroupStep groups[kv::kMaxGroups];
 };
 
@@ -107,6 +156,17 @@ inline constexpr int32_t kTokenNan = -2;   // its logits hold a NaN: the engine 
 struct RowResult {
   int32_t token;  // sampled token id, or kTokenNone, kTokenNan
   float logprob;  // its natural-log probability under the unmodified logits; 0 without a token
+};
+
+// Log probabilities of one logits row under the unmodified logits, natural logarithms. `token` follows the logits row's
+// token: the sampled one, or the prompt's next one; kTokenNone: nothing was asked for, or a NaN is among the logits.
+struct LogprobResult {
+  int32_t token;
+  float logprob;
+  int32_t rank;     // of `token`: 1 + how many are more likely, ties by the lower id first
+  int32_t num_top;  // the most likely tokens, falling, ties by the lower id first
+  int32_t top_tokens[kMaxTopLogprobs];
+  float top_logprobs[kMaxTopLogprobs];
 };
 
 }  // namespace bz::ops

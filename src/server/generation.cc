@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "server/logprobs_json.h"
+
 namespace bz::server {
 namespace {
 
@@ -30,7 +32,9 @@ void Generation::start() {
   const auto self = shared_from_this();
   exchange_->watch([self] { self->advance(); }, [self] { self->client_left(); });
   for (size_t i = 0; i < prepared_.prompts.size(); ++i) {
-    choices_.push_back({.stream = engine::TextStream(*services_.backend->tokenizer, r.stops), .last_token = arrival_});
+    choices_.push_back({.stream = engine::TextStream(*services_.backend->tokenizer, r.stops, true, r.min_tokens),
+                        .text = r.echo ? prepared_.echoes[i] : std::string(),
+                        .last_token = arrival_});
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
     const Status status = submit(i);
@@ -48,9 +52,12 @@ Status Generation::submit(size_t index) {
   request.sampling = r.sampling;
   // Choices of one request differ although its seed is one.
   request.sampling.seed = r.has_seed ? r.sampling.seed + index : services_.new_seed();
-  request.max_tokens = prepared_.max_tokens[index];
+  request.max_tokens = std::max(prepared_.max_tokens[index], 1);  // 0: the prompt alone, scored; the token is dropped
+  request.min_tokens = r.min_tokens;
   request.ignore_eos = r.ignore_eos;
   request.stop_token_ids = r.stop_token_ids;
+  request.logprobs = r.logprobs;
+  request.prompt_logprobs = std::max(r.prompt_logprobs, r.echo ? r.logprobs : -1);
   auto sink = services_.inbox->make_sink(shared_from_this(), index);
   auto id = services_.backend->engine->submit(std::move(request), std::move(sink));
   if (!id.ok()) return id.status();
@@ -69,19 +76,38 @@ void Generation::on_delivery(size_t index, const Delivery& delivery) {
   if (delivery.finished) choice.in_engine = false;
   if (ended_ || !choice.finish_reason.empty()) return;  // surplus behind a stop string
   choice.num_cached_tokens = std::max(choice.num_cached_tokens, delivery.num_cached_tokens);
-  take_tokens(choice, delivery.tokens);
+  take_prompt_logprobs(index, delivery);
+  if (prepared_.max_tokens[index] > 0) take_tokens(choice, delivery);
   if (!choice.finish_reason.empty() || !delivery.finished) return;
   if (*delivery.finished == engine::FinishReason::kError) {
     error_ = delivery.error.empty() ? "the engine failed" : std::string(delivery.error);
   }
   choice.stream.finish(choice.text);
-  finish_choice(choice, choice.stream.stopped() ? "stop" : finish_word(*delivery.finished));
+  const bool nothing_asked = prepared_.max_tokens[index] == 0 && *delivery.finished == engine::FinishReason::kStop;
+  finish_choice(choice, nothing_asked ? "length" : choice.stream.stopped() ? "stop" : finish_word(*delivery.finished));
 }
 
-void Generation::take_tokens(Choice& choice, std::span<const int32_t> tokens) {
+// An echoed prompt's tokens come before the answer's; its first has no log probability.
+void Generation::take_prompt_logprobs(size_t index, const Delivery& delivery) {
+  const GenerationRequest& r = prepared_.request;
+  Choice& choice = choices_[index];
+  const auto& all = delivery.prompt_logprobs;
+  const bool first = choice.num_tokens == 0 && choice.prompt_logprobs.empty();
+  if (!first || (all.empty() && prepared_.prompts[index].size() > 1)) return;
+  for (const bool echoed : {false, true}) {
+    if (echoed ? !r.echo || r.logprobs < 0 : r.prompt_logprobs < 0) continue;
+    auto& to = echoed ? choice.logprobs : choice.prompt_logprobs;
+    to.push_back(unscored(prepared_.prompts[index][0]));
+    to.insert(to.end(), all.begin(), all.end());
+    for (auto& t : to) t.num_top = std::min(t.num_top, echoed ? r.logprobs : r.prompt_logprobs);
+  }
+}
+
+void Generation::take_tokens(Choice& choice, const Delivery& delivery) {
   int64_t count = 0;
-  for (const int32_t token : tokens) {
+  for (const int32_t token : delivery.tokens) {
     choice.stream.push({&token, 1}, choice.text);
+    if (prepared_.request.logprobs >= 0) choice.logprobs.push_back(delivery.logprobs[static_cast<size_t>(count)]);
     ++count;
     if (choice.stream.stopped()) break;
   }
@@ -129,7 +155,11 @@ void Generation::advance() {
   if (!all_finished()) return;
   ended_ = true;
   std::vector<FinishedChoice> finished;
-  for (const Choice& choice : choices_) finished.push_back({choice.text, choice.finish_reason});
+  for (Choice& choice : choices_) {
+    finished.push_back({choice.text, choice.finish_reason, take_logprobs_json(choice), {}});
+    if (prepared_.request.prompt_logprobs < 0) continue;
+    append_prompt_logprobs(finished.back().prompt_logprobs, *services_.backend->tokenizer, choice.prompt_logprobs);
+  }
   note_usage();
   services_.reply(*exchange_, route(), {.body = writer_.whole(finished, usage())});
 }
@@ -163,10 +193,25 @@ void Generation::append_events(size_t index, std::string& events) {
   const bool chat = prepared_.request.chat;
   if (chat && !choice.role_sent) writer_.role_event(events, index);
   choice.role_sent = true;
-  if (!choice.text.empty() && (chat || !finished)) writer_.text_event(events, index, choice.text);
-  if (finished) writer_.finish_event(events, index, choice.text, choice.finish_reason);
+  if (!choice.text.empty() && (chat || !finished)) {
+    writer_.text_event(events, index, choice.text, take_logprobs_json(choice));
+  }
+  if (finished) writer_.finish_event(events, index, choice.text, choice.finish_reason, take_logprobs_json(choice));
   choice.finish_sent = finished;
   choice.text.clear();
+}
+
+// Of the tokens since the last call; "null" if there are none.
+std::string Generation::take_logprobs_json(Choice& choice) {
+  if (choice.logprobs.empty()) return "null";
+  std::string json;
+  if (prepared_.request.chat) {
+    append_chat_logprobs(json, *services_.backend->tokenizer, choice.logprobs);
+  } else {
+    append_completion_logprobs(json, *services_.backend->tokenizer, choice.logprobs, &choice.text_offset);
+  }
+  choice.logprobs.clear();
+  return json;
 }
 
 void Generation::fail(int http_status, std::string_view message) {

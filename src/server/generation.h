@@ -19,6 +19,7 @@ struct PreparedRequest {
   GenerationRequest request;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<int32_t> max_tokens;  // of each prompt
+  std::vector<std::string> echoes;  // each prompt's text, if it is to come back
 };
 
 // Tokenises and renders. Thread-safe; slow for long prompts. Errors name the field.
@@ -38,8 +39,11 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
   struct Choice {
     engine::RequestId id;
     engine::TextStream stream;
-    std::string text;                // streamed: not sent yet; else: all of it
-    std::string_view finish_reason;  // empty: running
+    std::string text;                                    // streamed: not sent yet; else: all of it
+    std::vector<engine::TokenLogprobs> logprobs;         // of tokens not sent yet, if asked for
+    std::vector<engine::TokenLogprobs> prompt_logprobs;  // all of them, if asked for
+    int64_t text_offset = 0;                             // of the next token with a log probability, in characters
+    std::string_view finish_reason;                      // empty: running
     int64_t num_tokens = 0;
     int32_t num_cached_tokens = 0;
     bool in_engine = false;  // cancel it if the answer ends early
@@ -49,7 +53,9 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
   };
 
   Status submit(size_t index);
-  void take_tokens(Choice& choice, std::span<const int32_t> tokens);
+  void take_tokens(Choice& choice, const Delivery& delivery);
+  void take_prompt_logprobs(size_t index, const Delivery& delivery);
+  std::string take_logprobs_json(Choice& choice);
   void finish_choice(Choice& choice, std::string_view reason);
   void count_tokens(Choice& choice, int64_t count);
   // Sends what can be sent; ends the answer when nothing is left.

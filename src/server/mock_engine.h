@@ -1,5 +1,6 @@
 // MockEngine: an EngineClient for tests and benchmarks of the server. Its own thread gives each running request one
-// token a step, the prompt's tokens over and over, so that every answer can be foretold.
+// token a step, the prompt's tokens over and over, so that every answer can be foretold. Its log probabilities:
+// kLogprob.
 //
 // Prompts that begin with these words are special: "REFUSE" (refused, naming prompt), "FULL" (no room), "FAIL" (an
 // error after three tokens), "SLOW" (never a token).
@@ -25,6 +26,7 @@ namespace bz::server {
 
 // Token id = byte for printable ASCII and all else; <|end|> ends a text and is kEndToken.
 inline constexpr int32_t kEndToken = 256;
+inline constexpr float kLogprob = -0.5f;  // of every token
 inline std::unique_ptr<formats::Tokenizer> byte_tokenizer() {
   std::vector<std::string> tokens{formats::byte_alphabet().begin(), formats::byte_alphabet().end()};
   std::vector<int32_t> types(256, 1);
@@ -140,6 +142,15 @@ class MockEngine : public engine::EngineClient {
       it = output.finished ? running_.erase(it) : std::next(it);
     }
   }
+  // The token is the best one; those behind it follow.
+  static engine::TokenLogprobs logprobs_of(int32_t token, int32_t num_top) {
+    engine::TokenLogprobs t{.token = token, .logprob = kLogprob, .rank = 1, .num_top = num_top};
+    for (int32_t i = 0; i < num_top; ++i) {
+      t.top_tokens[static_cast<size_t>(i)] = (token + i) % 256;
+      t.top_logprobs[static_cast<size_t>(i)] = kLogprob - static_cast<float>(i);
+    }
+    return t;
+  }
   void produce(Running& r, engine::Output& output) {
     if (r.fail && r.produced == 3) {
       output.finished = engine::FinishReason::kError;
@@ -151,7 +162,14 @@ class MockEngine : public engine::EngineClient {
       output.finished = engine::FinishReason::kStop;
       return;
     }
+    if (r.produced == 0 && r.request.prompt_logprobs >= 0) {
+      for (size_t i = 1; i < r.request.prompt.size(); ++i) {
+        output.prompt_logprobs.push_back(logprobs_of(r.request.prompt[i], r.request.prompt_logprobs));
+      }
+    }
+    if (r.request.logprobs >= 0) output.logprobs.push_back(logprobs_of(token, r.request.logprobs));
     output.tokens.push_back(token);
+    output.token_logprobs.push_back(kLogprob);
     ++stats_.generation_tokens;
     if (++r.produced == r.request.max_tokens) output.finished = engine::FinishReason::kLength;
   }

@@ -1,6 +1,7 @@
 #include "server/openai_request.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -15,14 +16,8 @@ void refuse_unsupported(Fields& in) {
   in.only("n", 1);
   in.only("best_of", 1);
   in.only("use_beam_search", false);
-  in.only("frequency_penalty", 0);
-  in.only("presence_penalty", 0);
-  in.only("repetition_penalty", 1);
   in.only("length_penalty", 1);
   in.only("no_repeat_ngram_size", 0);
-  in.only("logit_bias", nullptr);
-  in.only("min_tokens", 0);
-  in.only("prompt_logprobs", nullptr);
   in.only("bad_words", nullptr);
   in.only("allowed_token_ids", nullptr);
   in.only("logits_processors", nullptr);
@@ -52,6 +47,38 @@ void read_sampling(Fields& in, GenerationRequest& out) {
   s.seed = seed.value_or(0);
 }
 
+// {"token id": bias}: the keys are strings, as JSON's are.
+void read_logit_bias(Fields& in, const RequestLimits& limits, GenerationRequest& out) {
+  const Json* biases = in.get("logit_bias");
+  if (!biases) return;
+  if (!biases->is_object()) return in.fail("logit_bias", "must be an object, not " + shown(*biases));
+  if (biases->size() > engine::kMaxLogitBias) {
+    return in.fail("logit_bias", fmt::format("may hold at most {} ids, not {}", engine::kMaxLogitBias, biases->size()));
+  }
+  for (const auto& [key, value] : biases->items()) {
+    int32_t token = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (error != std::errc() || end != key.data() + key.size() || token < 0 || token >= limits.vocab_size) {
+      return in.fail("logit_bias", fmt::format("may only name token ids from 0 to {}, not {}", limits.vocab_size - 1,
+                                               shown(Json(key))));
+    }
+    const double bias = value.is_number() ? value.get<double>() : NAN;
+    if (!(std::fabs(bias) <= engine::kMaxLogitBiasValue)) {
+      return in.fail("logit_bias",
+                     fmt::format("must give token {} a number from -100 to 100, not {}", token, shown(value)));
+    }
+    out.sampling.logit_bias.push_back({token, static_cast<float>(bias)});
+  }
+}
+
+void read_penalties(Fields& in, GenerationRequest& out) {
+  engine::SamplingParams& s = out.sampling;
+  s.presence_penalty = static_cast<float>(in.number("presence_penalty", -2, 2).value_or(0));
+  s.frequency_penalty = static_cast<float>(in.number("frequency_penalty", -2, 2).value_or(0));
+  s.repetition_penalty = static_cast<float>(in.number("repetition_penalty", 0, 1e6).value_or(1));
+  if (!(s.repetition_penalty > 0)) in.fail("repetition_penalty", "must be above 0");
+}
+
 void add_stop(Fields& in, const Json& value, GenerationRequest& out) {
   if (!value.is_string()) return in.fail("stop", "must be a string or an array of strings, not " + shown(value));
   const auto& text = value.get_ref<const std::string&>();
@@ -64,7 +91,7 @@ void add_stop(Fields& in, const Json& value, GenerationRequest& out) {
 
 void read_stops(Fields& in, const RequestLimits& limits, GenerationRequest& out) {
   out.ignore_eos = in.boolean("ignore_eos", false);
-  out.stop_token_ids = in.token_ids("stop_token_ids", limits.vocab_size, kMaxStopTokenIds);
+  out.stop_token_ids = in.token_ids("stop_token_ids", limits.vocab_size, engine::kMaxStopTokenIds);
   const Json* stop = in.get("stop");
   if (!stop) return;
   if (!stop->is_array()) return add_stop(in, *stop, out);
@@ -75,7 +102,7 @@ void read_stops(Fields& in, const RequestLimits& limits, GenerationRequest& out)
 }
 
 void read_max_tokens(Fields& in, const char* name, const RequestLimits& limits, GenerationRequest& out) {
-  const auto value = in.integer(name, 1, limits.max_model_len);
+  const auto value = in.integer(name, out.echo ? 0 : 1, limits.max_model_len);  // an echo alone scores the prompt
   if (!value) return;
   out.max_tokens = static_cast<int32_t>(*value);
   out.max_tokens_field = name;
@@ -97,8 +124,13 @@ Status read_streaming(Fields& in, GenerationRequest& out) {
 Status read_common(Fields& in, const RequestLimits& limits, GenerationRequest& out) {
   out.model = in.string("model", "");
   read_sampling(in, out);
+  read_penalties(in, out);
+  read_logit_bias(in, limits, out);
+  out.min_tokens = static_cast<int32_t>(in.integer("min_tokens", 0, limits.max_model_len).value_or(0));
+  out.prompt_logprobs = static_cast<int32_t>(in.integer("prompt_logprobs", 0, engine::kMaxTopLogprobs).value_or(-1));
   read_stops(in, limits, out);
   BZ_TRY(read_streaming(in, out));
+  if (out.stream && out.prompt_logprobs >= 0) in.fail("prompt_logprobs", "cannot be streamed: leave out \"stream\"");
   refuse_unsupported(in);
   return in.status();
 }
@@ -219,10 +251,10 @@ Result<GenerationRequest> parse_completion_request(std::string_view body, const 
   Fields in(json);
   GenerationRequest out;
   BZ_TRY(read_common(in, limits, out));
+  out.echo = in.boolean("echo", false);
+  out.logprobs = static_cast<int32_t>(in.integer("logprobs", 0, engine::kMaxTopLogprobs).value_or(-1));
   read_max_tokens(in, "max_tokens", limits, out);
   out.add_special_tokens = in.boolean("add_special_tokens", true);
-  in.only("echo", false);
-  in.only("logprobs", nullptr);
   in.only("suffix", "");
   in.only("prompt_embeds", nullptr);
   BZ_TRY(in.status());
@@ -238,9 +270,11 @@ Result<GenerationRequest> parse_chat_request(std::string_view body, const Reques
   BZ_TRY(read_common(in, limits, out));
   read_max_tokens(in, "max_tokens", limits, out);
   read_max_tokens(in, "max_completion_tokens", limits, out);  // OpenAI's newer name wins
+  const bool logprobs = in.boolean("logprobs", false);
+  const auto top = in.integer("top_logprobs", 0, engine::kMaxTopLogprobs);
+  if (top && *top > 0 && !logprobs) in.fail("top_logprobs", "goes with \"logprobs\": true only");
+  if (logprobs) out.logprobs = static_cast<int32_t>(top.value_or(0));
   out.add_generation_prompt = in.boolean("add_generation_prompt", true);
-  in.only("logprobs", false);
-  in.only("top_logprobs", 0);
   in.only("echo", false);
   in.only("continue_final_message", false);
   in.only("tools", nullptr);

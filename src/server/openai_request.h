@@ -24,7 +24,6 @@ struct RequestLimits {
 inline constexpr size_t kMaxPrompts = 128;    // of one request
 inline constexpr size_t kMaxStops = 16;       // OpenAI allows 4
 inline constexpr size_t kMaxStopBytes = 256;  // of one stop string
-inline constexpr size_t kMaxStopTokenIds = 64;
 inline constexpr size_t kMaxMessages = 4096;
 
 // Text or token ids, one of them.
@@ -50,9 +49,13 @@ struct GenerationRequest {
   bool has_seed = false;
   std::optional<int32_t> max_tokens;            // absent: the endpoint's default
   std::string max_tokens_field = "max_tokens";  // the name it came under
+  int32_t min_tokens = 0;
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stops;
+  bool echo = false;             // completions: the prompt comes back before the answer
+  int32_t logprobs = -1;         // alternatives of each token; -1: no log probabilities
+  int32_t prompt_logprobs = -1;  // likewise of the prompt's tokens, in a field of their own
   bool stream = false;
   bool include_usage = false;
 };

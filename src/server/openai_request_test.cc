@@ -65,6 +65,23 @@ TEST(CompletionRequest, HarmlessValuesAreAccepted) {
       R"("min_tokens":0,"repetition_penalty":1.0,"no_such_field":[1,{"a":2}],"stop_token_ids":[],"stop":[])");
 }
 
+TEST(CompletionRequest, PenaltiesAndLogprobs) {
+  const GenerationRequest r = completion(
+      R"("frequency_penalty":-2,"presence_penalty":0.5,"repetition_penalty":1.25,"logit_bias":{"5":-100,"7":2.5},)"
+      R"("min_tokens":3,"logprobs":4,"prompt_logprobs":2,"echo":true,"max_tokens":0)");
+  EXPECT_EQ(r.sampling.frequency_penalty, -2.0f);
+  EXPECT_EQ(r.sampling.presence_penalty, 0.5f);
+  EXPECT_EQ(r.sampling.repetition_penalty, 1.25f);
+  ASSERT_EQ(r.sampling.logit_bias.size(), 2u);
+  EXPECT_EQ(r.sampling.logit_bias[0].token, 5);
+  EXPECT_EQ(r.sampling.logit_bias[1].bias, 2.5f);
+  EXPECT_EQ(r.min_tokens, 3);
+  EXPECT_EQ(r.logprobs, 4);
+  EXPECT_EQ(r.prompt_logprobs, 2);
+  EXPECT_TRUE(r.echo);
+  EXPECT_EQ(r.max_tokens, 0);
+}
+
 TEST(CompletionRequest, PromptForms) {
   const auto prompts = [](const std::string& json) {
     auto r = parse_completion_request("{\"prompt\":" + json + "}", kLimits);
@@ -130,15 +147,22 @@ const BadCase kBadValues[] = {
     {"n", "n", R"("n":2)"},
     {"n string", "n", R"("n":"1")"},
     {"best_of", "best_of", R"("best_of":2)"},
-    {"frequency_penalty", "frequency_penalty", R"("frequency_penalty":0.5)"},
-    {"presence_penalty", "presence_penalty", R"("presence_penalty":-1)"},
-    {"repetition_penalty", "repetition_penalty", R"("repetition_penalty":1.1)"},
-    {"logit_bias", "logit_bias", R"("logit_bias":{"5":1})"},
-    {"min_tokens", "min_tokens", R"("min_tokens":3)"},
+    {"frequency_penalty high", "frequency_penalty", R"("frequency_penalty":2.5)"},
+    {"presence_penalty low", "presence_penalty", R"("presence_penalty":-2.1)"},
+    {"repetition_penalty zero", "repetition_penalty", R"("repetition_penalty":0)"},
+    {"repetition_penalty vanishing", "repetition_penalty", R"("repetition_penalty":1e-300)"},
+    {"logit_bias array", "logit_bias", R"("logit_bias":[[5,1]])"},
+    {"logit_bias outside", "logit_bias", R"("logit_bias":{"50":1})"},
+    {"logit_bias of a word", "logit_bias", R"("logit_bias":{"hi":1})"},
+    {"logit_bias of half an id", "logit_bias", R"("logit_bias":{"5x":1})"},
+    {"logit_bias high", "logit_bias", R"("logit_bias":{"5":101})"},
+    {"logit_bias string", "logit_bias", R"("logit_bias":{"5":"1"})"},
+    {"min_tokens negative", "min_tokens", R"("min_tokens":-1)"},
+    {"prompt_logprobs many", "prompt_logprobs", R"("prompt_logprobs":21)"},
+    {"prompt_logprobs streamed", "prompt_logprobs", R"("prompt_logprobs":1,"stream":true)"},
     {"response_format json", "response_format", R"("response_format":{"type":"json_object"})"},
     {"response_format of no type", "response_format", R"("response_format":{"json_object":false})"},
     {"guided_json", "guided_json", R"("guided_json":{"type":"object"})"},
-    {"prompt_logprobs", "prompt_logprobs", R"("prompt_logprobs":1)"},
 };
 
 TEST(CompletionRequest, BadValuesNameTheirField) {
@@ -150,9 +174,9 @@ TEST(CompletionRequest, BadValuesNameTheirField) {
   }
 }
 
-TEST(CompletionRequest, FieldsOfItsOwnThatAreNotSupported) {
-  for (const BadCase& c : {BadCase{"", "echo", R"("echo":true)"}, BadCase{"", "logprobs", R"("logprobs":0)"},
-                           BadCase{"", "suffix", R"("suffix":"s")"}}) {
+TEST(CompletionRequest, BadFieldsOfItsOwn) {
+  for (const BadCase& c : {BadCase{"", "echo", R"("echo":1)"}, BadCase{"", "logprobs", R"("logprobs":true)"},
+                           BadCase{"", "logprobs", R"("logprobs":21)"}, BadCase{"", "suffix", R"("suffix":"s")"}}) {
     expect_bad(parse_completion_request("{\"prompt\":\"x\"," + c.json + "}", kLimits), c.field, c.json);
   }
 }
@@ -189,6 +213,13 @@ TEST(ChatRequest, HarmlessValuesAreAccepted) {
        R"("modalities":["text"],"n":1,"parallel_tool_calls":true,"store":false,"metadata":{"a":"b"}})");
 }
 
+TEST(ChatRequest, Logprobs) {
+  const std::string start = R"({"messages":[{"role":"user","content":"x"}],)";
+  EXPECT_EQ(chat(start + R"("logprobs":true})").logprobs, 0);
+  EXPECT_EQ(chat(start + R"("logprobs":true,"top_logprobs":20})").logprobs, 20);
+  EXPECT_EQ(chat(start + R"("top_logprobs":0})").logprobs, -1);
+}
+
 TEST(ChatRequest, BadMessagesNameTheirPlace) {
   const BadCase cases[] = {
       {"missing", "messages", R"("x":1)"},
@@ -214,12 +245,13 @@ TEST(ChatRequest, BadMessagesNameTheirPlace) {
   }
 }
 
-TEST(ChatRequest, FieldsOfItsOwnThatAreNotSupported) {
+TEST(ChatRequest, BadFieldsOfItsOwn) {
   for (const BadCase& c : {
            BadCase{"", "tools", R"("tools":[{"type":"function"}])"},
            BadCase{"", "tool_choice", R"("tool_choice":"required")"},
-           BadCase{"", "logprobs", R"("logprobs":true)"},
+           BadCase{"", "logprobs", R"("logprobs":5)"},
            BadCase{"", "top_logprobs", R"("top_logprobs":2)"},
+           BadCase{"", "top_logprobs", R"("top_logprobs":21,"logprobs":true)"},
            BadCase{"", "modalities", R"("modalities":["text","audio"])"},
            BadCase{"", "max_completion_tokens", R"("max_completion_tokens":-1)"},
            BadCase{"", "chat_template", R"("chat_template":"{{ x }}")"},

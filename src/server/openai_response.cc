@@ -44,9 +44,12 @@ std::string AnswerWriter::whole(const std::vector<FinishedChoice>& choices, cons
     out += chat_ ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":";
     append_json_string(out, choices[i].text);
     if (chat_) out += '}';
-    end_choice(out, choices[i].finish_reason);
+    if (!chat_ && !choices[i].prompt_logprobs.empty()) out += ",\"prompt_logprobs\":" + choices[i].prompt_logprobs;
+    end_choice(out, choices[i].finish_reason, choices[i].logprobs);
   }
-  out += fmt::format("],\"usage\":{}}}", usage_json(usage));
+  out += ']';
+  if (chat_ && !choices[0].prompt_logprobs.empty()) out += ",\"prompt_logprobs\":" + choices[0].prompt_logprobs;
+  out += fmt::format(",\"usage\":{}}}", usage_json(usage));
   return out;
 }
 
@@ -55,8 +58,10 @@ void AnswerWriter::begin_choice(std::string& out, size_t index) const {
   fmt::format_to(std::back_inserter(out), "{{\"index\":{},", index);
 }
 
-void AnswerWriter::end_choice(std::string& out, std::string_view reason) const {
-  out += ",\"logprobs\":null,\"finish_reason\":";
+void AnswerWriter::end_choice(std::string& out, std::string_view reason, std::string_view logprobs) const {
+  out += ",\"logprobs\":";
+  out += logprobs;
+  out += ",\"finish_reason\":";
   if (reason.empty()) {
     out += "null}";
   } else {
@@ -67,20 +72,21 @@ void AnswerWriter::end_choice(std::string& out, std::string_view reason) const {
 void AnswerWriter::role_event(std::string& out, size_t index) const {
   begin_choice(out, index);
   out += "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}";
-  end_choice(out, {});
+  end_choice(out, {}, "null");
   out += event_end_;
 }
 
-void AnswerWriter::text_event(std::string& out, size_t index, std::string_view text) const {
+void AnswerWriter::text_event(std::string& out, size_t index, std::string_view text, std::string_view logprobs) const {
   begin_choice(out, index);
   out += chat_ ? "\"delta\":{\"content\":" : "\"text\":";
   append_json_string(out, text);
   if (chat_) out += '}';
-  end_choice(out, {});
+  end_choice(out, {}, logprobs);
   out += event_end_;
 }
 
-void AnswerWriter::finish_event(std::string& out, size_t index, std::string_view text, std::string_view reason) const {
+void AnswerWriter::finish_event(std::string& out, size_t index, std::string_view text, std::string_view reason,
+                                std::string_view logprobs) const {
   begin_choice(out, index);
   if (chat_) {
     out += "\"delta\":{}";
@@ -88,7 +94,7 @@ void AnswerWriter::finish_event(std::string& out, size_t index, std::string_view
     out += "\"text\":";
     append_json_string(out, text);
   }
-  end_choice(out, reason);
+  end_choice(out, reason, logprobs);
   out += event_end_;
 }
 

@@ -22,6 +22,8 @@ struct Usage {
 struct FinishedChoice {
   std::string_view text;
   std::string_view finish_reason;
+  std::string logprobs = "null";  // JSON
+  std::string prompt_logprobs;    // JSON; empty: not asked for
 };
 
 // "stop", "length"; "abort" and "error" for what OpenAI has no word for.
@@ -36,15 +38,17 @@ class AnswerWriter {
   std::string whole(const std::vector<FinishedChoice>& choices, const Usage& usage) const;
   // Chat: the first event of a choice.
   void role_event(std::string& out, size_t index) const;
-  void text_event(std::string& out, size_t index, std::string_view text) const;
+  // `logprobs`: JSON, of the tokens since the event before.
+  void text_event(std::string& out, size_t index, std::string_view text, std::string_view logprobs) const;
   // The last event of a choice. `text`: what is left; empty in chat.
-  void finish_event(std::string& out, size_t index, std::string_view text, std::string_view reason) const;
+  void finish_event(std::string& out, size_t index, std::string_view text, std::string_view reason,
+                    std::string_view logprobs) const;
   void usage_event(std::string& out, const Usage& usage) const;
   static constexpr std::string_view kDone = "data: [DONE]\n\n";
 
  private:
   void begin_choice(std::string& out, size_t index) const;
-  void end_choice(std::string& out, std::string_view reason) const;
+  void end_choice(std::string& out, std::string_view reason, std::string_view logprobs) const;
 
   bool chat_;
   std::string common_;       // "id":..,"created":..,"model":..

@@ -8,6 +8,8 @@ class OutputInbox::Slot : public engine::Sink, public std::enable_shared_from_th
  public:
   struct Half {
     std::vector<int32_t> tokens;
+    std::vector<engine::TokenLogprobs> logprobs;
+    std::vector<engine::TokenLogprobs> prompt_logprobs;
     int32_t num_cached_tokens = 0;
     std::optional<engine::FinishReason> finished;
     std::string error;
@@ -33,7 +35,10 @@ std::shared_ptr<engine::Sink> OutputInbox::make_sink(std::shared_ptr<Receiver> r
 void OutputInbox::put(Slot& slot, const engine::Output& output) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
-  slot.filling.tokens.insert(slot.filling.tokens.end(), output.tokens.begin(), output.tokens.end());
+  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  append(slot.filling.tokens, output.tokens);
+  append(slot.filling.logprobs, output.logprobs);
+  append(slot.filling.prompt_logprobs, output.prompt_logprobs);
   slot.filling.num_cached_tokens = output.num_cached_tokens;
   if (output.finished) {
     slot.filling.finished = output.finished;
@@ -60,9 +65,13 @@ void OutputInbox::deliver() {
   }
   for (const auto& slot : taken_) {
     Slot::Half& half = slot->reading;
-    if (slot->receiver)
-      slot->receiver->on_delivery(slot->index, {half.tokens, half.num_cached_tokens, half.finished, half.error});
+    if (slot->receiver) {
+      slot->receiver->on_delivery(slot->index, {half.tokens, half.logprobs, half.prompt_logprobs,
+                                                half.num_cached_tokens, half.finished, half.error});
+    }
     half.tokens.clear();
+    half.logprobs.clear();
+    half.prompt_logprobs.clear();
   }
   for (const auto& slot : taken_) {
     if (!slot->receiver) continue;

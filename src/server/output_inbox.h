@@ -17,6 +17,8 @@ namespace bz::server {
 
 struct Delivery {
   std::span<const int32_t> tokens;
+  std::span<const engine::TokenLogprobs> logprobs;         // of the tokens, if asked for
+  std::span<const engine::TokenLogprobs> prompt_logprobs;  // if asked for
   int32_t num_cached_tokens = 0;
   std::optional<engine::FinishReason> finished;
   std::string_view error;

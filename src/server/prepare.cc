@@ -64,6 +64,10 @@ Result<PreparedRequest> prepare(const Backend& backend, const RequestLimits& lim
     BZ_ASSIGN(const int32_t max_tokens, settle_max_tokens(request, static_cast<int64_t>(prompt.size()), limits));
     out.max_tokens.push_back(max_tokens);
   }
+  for (size_t i = 0; request.echo && i < out.prompts.size(); ++i) {
+    Prompt& prompt = request.prompts[i];
+    out.echoes.push_back(prompt.is_text ? std::move(prompt.text) : backend.tokenizer->decode(out.prompts[i]));
+  }
   out.request = std::move(request);
   out.request.prompts.clear();
   out.request.messages.clear();

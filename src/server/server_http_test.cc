@@ -71,7 +71,8 @@ TEST_F(ServerHttp, SamplingParametersReachTheEngine) {
   RawClient client(s.port);
   client.post("/v1/completions",
               R"({"prompt":"Hi","max_tokens":3,"temperature":0.5,"top_p":0.25,"top_k":4,"min_p":0.125,"seed":9,)"
-              R"("ignore_eos":true,"stop_token_ids":[7]})");
+              R"("ignore_eos":true,"stop_token_ids":[7],"frequency_penalty":0.5,"presence_penalty":-0.25,)"
+              R"("repetition_penalty":1.5,"logit_bias":{"3":4},"min_tokens":2,"logprobs":1,"prompt_logprobs":2})");
   ASSERT_EQ(client.read_answer().status, 200);
   const engine::Request& r = s.engine->last_request;
   EXPECT_EQ(r.sampling.temperature, 0.5f);
@@ -82,6 +83,64 @@ TEST_F(ServerHttp, SamplingParametersReachTheEngine) {
   EXPECT_TRUE(r.ignore_eos);
   EXPECT_EQ(r.stop_token_ids, std::vector<int32_t>{7});
   EXPECT_EQ(r.max_tokens, 3);
+  EXPECT_EQ(r.sampling.frequency_penalty, 0.5f);
+  EXPECT_EQ(r.sampling.presence_penalty, -0.25f);
+  EXPECT_EQ(r.sampling.repetition_penalty, 1.5f);
+  ASSERT_EQ(r.sampling.logit_bias.size(), 1u);
+  EXPECT_EQ(r.sampling.logit_bias[0].token, 3);
+  EXPECT_EQ(r.min_tokens, 2);
+  EXPECT_EQ(r.logprobs, 1);
+  EXPECT_EQ(r.prompt_logprobs, 2);
+}
+
+TEST_F(ServerHttp, LogprobsOfACompletion) {
+  RawClient client(s.port);
+  client.post("/v1/completions", R"({"prompt":"ab","max_tokens":3,"logprobs":2})");
+  EXPECT_EQ(body_of(client.read_answer())["choices"][0]["logprobs"],
+            Json::parse(R"({"tokens":["a","b","a"],"token_logprobs":[-0.5,-0.5,-0.5],)"
+                        R"("top_logprobs":[{"a":-0.5,"b":-1.5},{"b":-0.5,"c":-1.5},{"a":-0.5,"b":-1.5}],)"
+                        R"("text_offset":[0,1,2]})"));
+}
+
+// The prompt's first token has none; with max_tokens 0 the prompt alone is scored.
+TEST_F(ServerHttp, AnEchoedPromptComesFirstWithItsLogprobs) {
+  RawClient client(s.port);
+  client.post("/v1/completions", R"({"prompt":"xy","max_tokens":1,"logprobs":0,"echo":true})");
+  const Json choice = body_of(client.read_answer())["choices"][0];
+  EXPECT_EQ(choice["text"], "xyx");
+  EXPECT_EQ(choice["logprobs"], Json::parse(R"({"tokens":["x","y","x"],"token_logprobs":[null,-0.5,-0.5],)"
+                                            R"("top_logprobs":[null,{"y":-0.5},{"x":-0.5}],"text_offset":[0,1,2]})"));
+  client.post("/v1/completions", R"({"prompt":"xy","max_tokens":0,"logprobs":0,"echo":true})");
+  const Json scored = body_of(client.read_answer());
+  EXPECT_EQ(scored["choices"][0]["text"], "xy");
+  EXPECT_EQ(scored["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(scored["choices"][0]["logprobs"]["tokens"], Json::parse(R"(["x","y"])"));
+  EXPECT_EQ(scored["usage"]["completion_tokens"], 0);
+}
+
+TEST_F(ServerHttp, LogprobsOfAChat) {
+  RawClient client(s.port);
+  client.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"logprobs":true,)"
+                                      R"("top_logprobs":2,"prompt_logprobs":0})");
+  const Json json = body_of(client.read_answer());
+  EXPECT_EQ(
+      json["choices"][0]["logprobs"],
+      Json::parse(R"({"content":[{"token":"u","logprob":-0.5,"bytes":[117],"top_logprobs":[)"
+                  R"({"token":"u","logprob":-0.5,"bytes":[117]},{"token":"v","logprob":-1.5,"bytes":[118]}]}]})"));
+  ASSERT_EQ(json["prompt_logprobs"].size(), json["usage"]["prompt_tokens"]);
+  EXPECT_TRUE(json["prompt_logprobs"][0].is_null());
+  EXPECT_EQ(json["prompt_logprobs"][1], Json::parse(R"({"115":{"logprob":-0.5,"rank":1,"decoded_token":"s"}})"));
+}
+
+TEST_F(ServerHttp, PromptLogprobsOfACompletion) {
+  RawClient client(s.port);
+  client.post("/v1/completions", R"({"prompt":["ab","c"],"max_tokens":1,"prompt_logprobs":2})");
+  const Json json = body_of(client.read_answer());
+  EXPECT_EQ(json["choices"][0]["prompt_logprobs"],
+            Json::parse(R"([null,{"98":{"logprob":-0.5,"rank":1,"decoded_token":"b"},)"
+                        R"("99":{"logprob":-1.5,"rank":2,"decoded_token":"c"}}])"));
+  EXPECT_EQ(json["choices"][1]["prompt_logprobs"], Json::parse("[null]"));
+  EXPECT_TRUE(json["choices"][0]["logprobs"].is_null());
 }
 
 TEST_F(ServerHttp, AnEndTokenStops) {

@@ -68,6 +68,24 @@ TEST(ServerStream, EventsComeInOrderAndEndWithDone) {
   EXPECT_EQ(client.read_answer().status, 200);
 }
 
+// Each event has the log probabilities of its own tokens; those of a stop string's come with the last one.
+TEST(ServerStream, LogprobsComeWithTheirTokens) {
+  RunningServer s;
+  RawClient client(s.port);
+  client.post("/v1/completions", stream_body("abcd", 40, R"(,"logprobs":0,"echo":true,"stop":["da"])"));
+  const auto events = events_of(client.read_answer().body);
+  EXPECT_EQ(text_of(events), "abcdabc");
+  std::string tokens;
+  std::vector<int> offsets;
+  for (const Json& event : events) {
+    if (event.is_null() || event["choices"][0]["logprobs"].is_null()) continue;
+    for (const Json& token : event["choices"][0]["logprobs"]["tokens"]) tokens += token.get<std::string>();
+    for (const Json& offset : event["choices"][0]["logprobs"]["text_offset"]) offsets.push_back(offset);
+  }
+  EXPECT_EQ(tokens, "abcdabcda");
+  EXPECT_THAT(offsets, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
+}
+
 TEST(ServerStream, TokensAreSentAsTheyCome) {
   RunningServer s(test_options(), 20ms);
   RawClient client(s.port);

@@ -62,6 +62,7 @@ Setting choose_setting(uint64_t seed) {
   s.runner.limits.max_tokens = s.scheduler.max_num_batched_tokens;
   s.runner.limits.max_rows = s.scheduler.max_num_seqs;
   s.runner.limits.max_changes = random.chance(50) ? random.between(1, 16) : 256;  // few: change plans (PAD-10)
+  s.runner.limits.max_history = max_model_len;
   s.runner.mode = random.chance(80) ? engine::GraphMode::kFull : engine::GraphMode::kNone;
 
   s.cache = kv::make_cache_config(layout_of(*s.mix, s.num_blocks), s.scheduler.max_num_seqs + 1, max_model_len);
@@ -101,7 +102,7 @@ class Simulation {
         runner_(must(engine::GraphRunner::create(*device_, *must(ops::op_table_for(device::DeviceKind::kNull)), model_,
                                                  layout_of(*setting.mix, setting.num_blocks), setting.runner))),
         core_(*runner_, setting.scheduler, setting.cache, nullptr) {
-    model_.set_sampling(runner_->memory().sample_params({}, {}, nullptr, 0).sampling);
+    model_.set_sampling(runner_->memory().sample_params({}).sampling);
     core_.set_max_in_flight(setting.max_in_flight);
   }
 

@@ -13,10 +13,11 @@ struct Step {
     const auto r = static_cast<size_t>(rows), n = static_cast<size_t>(tokens), tr = static_cast<size_t>(table_rows);
     p.step_count = twin.take<uint64_t>(1, 4);
     for (auto& slot : p.ring) {
-      slot = {twin.take<ops::StagedHeader>(1), twin.take<StagedRow>(r), twin.take<int32_t>(n),
-              twin.take<kv::TableChange>(1024)};
+      slot = {twin.take<ops::StagedHeader>(1),  twin.take<StagedRow>(r),         twin.take<int32_t>(n),
+              twin.take<kv::TableChange>(1024), twin.take<int32_t>(kMaxHistory), twin.take<ops::LogitBias>(kMaxBiases)};
     }
     p.row_state = twin.take<ops::RowState>(tr, {0, 0, 1, 0});
+    p.history = {twin.take<int32_t>(tr * static_cast<size_t>(columns * block_size), -7), columns * block_size};
     p.num_table_rows = table_rows;
     p.tables[0] = twin.take<kv::BlockId>(tr * static_cast<size_t>(columns), kv::BlockId(0u));
     p.widths[0] = twin.take<int32_t>(tr);
@@ -25,12 +26,14 @@ struct Step {
     v.padded_rows = rows, v.padded_tokens = tokens, v.padded_logits = rows, v.num_groups = 1;
     v.num_valid_rows = twin.take<kv::NumValidRows>(1, kv::NumValidRows(-7));
     v.num_valid_tokens = twin.take<kv::NumValidTokens>(1, kv::NumValidTokens(-7));
+    v.num_valid_logits = twin.take<ops::NumValidLogits>(1, ops::NumValidLogits(-7));
     v.token_ids = twin.take<int32_t>(n, -7);
     v.positions = twin.take<int32_t>(n, -7);
     v.token_row = twin.take<int32_t>(n, -7);
     v.row_index = twin.take<int32_t>(r, -7);
     v.query_start = twin.take<int32_t>(r + 1, -7);
     v.seq_len = twin.take<int32_t>(r, -7);
+    v.logits_start = twin.take<int32_t>(r + 1, -7);
     v.logits_token = twin.take<int32_t>(std::max(r, n), -7);
     kv::GroupView& g = v.groups[0].view;
     g.table = p.tables[0], g.width = p.widths[0], g.first = p.firsts[0];
@@ -42,11 +45,13 @@ struct Step {
     v.groups[0].states = twin.take<kv::StateId>(2 * r, kv::StateId(7u));
     p.sampling = twin.take<ops::RowSampling>(r);
     p.sample_row = twin.take<int32_t>(r, -7);
+    p.next_token = twin.take<int32_t>(r, -7);
     p.error_state = twin.take<ops::StepResultHeader>(1);
     if (prefilled) return;
   }
   ops::StepView there(ops::StepView v) const {
     v.num_valid_rows = twin.there(v.num_valid_rows), v.num_valid_tokens = twin.there(v.num_valid_tokens);
+    v.num_valid_logits = twin.there(v.num_valid_logits), v.logits_start = twin.there(v.logits_start);
     v.token_ids = twin.there(v.token_ids), v.positions = twin.there(v.positions);
     v.token_row = twin.there(v.token_row), v.row_index = twin.there(v.row_index);
     v.query_start = twin.there(v.query_start), v.seq_len = twin.there(v.seq_len);
@@ -57,9 +62,15 @@ struct Step {
     g.first_visible = twin.there(g.first_visible), g.states = twin.there(g.states);
     return v;
   }
+  ops::StagedSlot there(const ops::StagedSlot& s) const {
+    return {twin.there(s.header),  twin.there(s.rows),    twin.there(s.tokens),
+            twin.there(s.changes), twin.there(s.history), twin.there(s.biases)};
+  }
+  ops::TokenHistory there(const ops::TokenHistory& h) const { return {twin.there(h.tokens), h.stride}; }
   ops::PrepareParams there() const {
     ops::PrepareParams d = p;
-    for (auto& s : d.ring) s = {twin.there(s.header), twin.there(s.rows), twin.there(s.tokens), twin.there(s.changes)};
+    for (auto& s : d.ring) s = there(s);
+    d.history = there(p.history), d.next_token = twin.there(p.next_token);
     d.step_count = twin.there(p.step_count), d.row_state = twin.there(p.row_state);
     d.tables[0] = twin.there(p.tables[0]), d.widths[0] = twin.there(p.widths[0]), d.firsts[0] = twin.there(p.firsts[0]);
     d.view = there(p.view), d.sampling = twin.there(p.sampling), d.sample_row = twin.there(p.sample_row);
@@ -71,6 +82,7 @@ struct Step {
     return const_cast<T*>(t);
   }
 
+  static constexpr size_t kMaxHistory = 4096, kMaxBiases = 64;
   Twin& twin;
   ops::PrepareParams p{};
 };
@@ -84,17 +96,25 @@ void stage_random(Step& s, int32_t live, int32_t max_len, uint64_t sequence) {
   auto* tokens = Step::writable(slot.tokens);
   auto* changes = Step::writable(slot.changes);
   const kv::GroupView& g = s.p.view.groups[0].view;
-  int32_t num_tokens = 0, num_changes = 0, num_rows = 0;
+  int32_t num_tokens = 0, num_changes = 0, num_rows = 0, num_history = 0;
+  for (size_t i = 0; i < Step::kMaxHistory; ++i) Step::writable(slot.history)[i] = static_cast<int32_t>(rng() % 999);
   for (int32_t b = 0; b < live; ++b) {
     const int32_t len = std::min<int32_t>(1 + static_cast<int32_t>(rng() % static_cast<uint32_t>(max_len)),
                                           s.p.view.padded_tokens - num_tokens);
     if (len == 0) break;
     const int32_t row = b + 1;
     const int32_t computed = static_cast<int32_t>(rng() % static_cast<uint32_t>(g.max_position - len));
+    const bool samples = rng() % 2 == 0;
+    const auto num_logits = static_cast<int32_t>(rng() % static_cast<uint32_t>(len + 1));
+    const int32_t history = rng() % 4 == 0 ? std::min(computed, 60) : 0;
     rows[b] = {row,
                len,
-               static_cast<int32_t>(rng() % 2),
+               samples ? std::max(num_logits, 1) : num_logits,
+               samples ? 1 : 0,
                computed + len + (rng() % 16 == 0 ? -1 : 3),
+               num_history,
+               history,
+               static_cast<int32_t>(rng() % 999),
                {0.5f, 0.9f, 7, 0.1f, 3, rng()}};
     const kv::RowId id(row);
     const auto change = [&](kv::ChangeKind kind, int32_t column, uint32_t value) {
@@ -110,6 +130,7 @@ void stage_random(Step& s, int32_t live, int32_t max_len, uint64_t sequence) {
     if (rng() % 4 == 0) change(kv::ChangeKind::kFirst, 0, static_cast<uint32_t>(width / 2));
     for (int32_t i = 0; i < len; ++i)
       tokens[num_tokens++] = rng() % 5 == 0 ? ops::kTokenFromRowState : static_cast<int32_t>(rng() % 999);
+    num_history += history;
     ++num_rows;
   }
   *Step::writable(slot.header) = {sequence, num_rows, num_tokens, num_changes, 0};
@@ -123,8 +144,7 @@ TEST(Prepare, EqualsTheCpuOverRandomPlans) {
     Step step(twin, rows, tokens, rows + 2, 24, seed % 2 ? 16 : 5, false);
     stage_random(step, seed % 5 == 0 ? 0 : std::max(1, rows - static_cast<int32_t>(seed % 4)), tokens / rows,
                  seed % 7 == 6 ? 9 : 5);  // 9: a gap
-    step.p.logits_all_tokens = seed % 4 == 3;
-    if (step.p.logits_all_tokens) step.p.view.padded_logits = tokens;
+    step.p.view.padded_logits = tokens;   // some rows want the logits of several tokens
     const ops::PrepareParams d = step.there();
     twin.run([&](device::Stream& s) { cpu_ops().prepare(s, step.p); },
              [&](device::Stream& s) { cuda_ops().prepare(s, d); }, fmt::format("plan {}", seed).c_str());
@@ -241,6 +261,7 @@ void run_sample(bool random, int32_t vocab, uint32_t seed) {
   for (int32_t b = 0; b < kRows; ++b) {
     Step::writable(v.row_index)[b] = b < kLive ? b + 1 : 0;
     Step::writable(v.query_start)[b] = b;
+    Step::writable(v.logits_start)[b] = std::min(b, kLive);
     step.p.sample_row[b] = b != 1 ? 1 : 0;
     const ops::RowSampling kinds[] = {{0.0f, 1, 0, 0, 0, 1},       {1, 1, 0, 0, 0, 1},
                                       {1, 1, 0, 0, 0, 1},          {0.7f, 1, 2, 0, 5, 9},
@@ -250,11 +271,17 @@ void run_sample(bool random, int32_t vocab, uint32_t seed) {
     step.p.row_state[b + (b < kLive ? 1 : 0)] = {b * 10, 3, 1, static_cast<uint32_t>(b)};
   }
   Step::writable(v.query_start)[kRows] = kRows;
+  Step::writable(v.logits_start)[kRows] = kLive;
   ops::SampleParams p{};
   p.logits = ops::tensor_f32(logits, kRows, vocab);
   p.sampling = step.p.sampling, p.sample_row = step.p.sample_row, p.view = v, p.row_state = step.p.row_state;
+  p.history = step.p.history;
+  if (random && seed % 2 == 1) {  // what is sampled from is not what the probabilities are of
+    p.adjusted = ops::tensor_f32(twin.floats(static_cast<size_t>(kRows * vocab), 3.0f), kRows, vocab);
+  }
   p.step_count = step.p.step_count, p.error_state = step.p.error_state;
   ops::SampleParams d = p;
+  d.adjusted = twin.there(p.adjusted), d.history = step.there(p.history);
   d.logits = twin.there(p.logits), d.sampling = twin.there(p.sampling), d.sample_row = twin.there(p.sample_row);
   d.view = step.there(v), d.row_state = twin.there(p.row_state), d.step_count = twin.there(p.step_count);
   d.error_state = twin.there(p.error_state);
@@ -282,6 +309,88 @@ TEST(Sample, EqualsReference) {
       run_sample(false, vocab, seed);
       run_sample(true, vocab, seed);
     }
+  }
+}
+
+// Penalties over the history, biases and masks; then the log probabilities. Rows that do not sample or do not ask, a
+// prompt whose tokens are scored, ties, a NaN.
+void run_full(int32_t vocab, uint32_t seed) {
+  Twin twin(size_t{96} << 20, seed);
+  constexpr int32_t kRows = 8, kLive = 6, kTokens = 16, kLogits = 16;
+  Step step(twin, kRows, kTokens, kRows + 1, 16, 16, true);
+  ops::StepView& v = step.p.view;
+  v.padded_logits = kLogits;
+  *Step::writable(v.num_valid_rows) = kv::NumValidRows(kLive);
+  const auto pick = [&](int32_t n) { return static_cast<int32_t>(twin.rng() % static_cast<uint32_t>(n)); };
+  for (int32_t i = 0; i < (kRows + 1) * step.p.history.stride; ++i) step.p.history.tokens[i] = pick(40);
+  auto* biases = Step::writable(step.p.ring[(5 - 1) % 3].biases);
+  *step.p.step_count = 5;
+  int32_t t = 0, l = 0, num_biases = 0;
+  Step::writable(v.logits_start)[0] = 0;
+  for (int32_t b = 0; b < kRows; ++b) {
+    const bool live = b < kLive;
+    Step::writable(v.row_index)[b] = live ? b + 1 : 0;
+    const int32_t len = !live ? 0 : b == 2 ? 5 : 1, computed = 30 + pick(100);
+    for (int32_t i = 0; i < len; ++i, ++t) {
+      Step::writable(v.token_row)[t] = b;
+      Step::writable(v.token_ids)[t] = pick(vocab);
+      Step::writable(v.positions)[t] = computed + i;
+      if (b == 2 || i == len - 1) Step::writable(v.logits_token)[l++] = t;
+    }
+    Step::writable(v.logits_start)[b + 1] = l;
+    step.p.sample_row[b] = b != 2;
+    step.p.next_token[b] = pick(vocab);
+    ops::RowSampling s{0.0f, 1, 0, 0, 0, 1};
+    s.adjust = {b % 2 ? 1.3f : 1.0f, b % 3 ? 0.3f : 0.0f, b % 4 ? -0.7f : 0.0f, 20, b == 1 ? 500 : 0, num_biases, 2, 3};
+    for (int32_t i = 0; i < 5; ++i) biases[num_biases++] = {i * 7 + b, 0.1f * static_cast<float>(i - 2)};
+    s.num_top_logprobs = b == 4 ? -1 : 5 * b;
+    step.p.sampling[b] = s;
+  }
+  *Step::writable(v.num_valid_logits) = ops::NumValidLogits(l);
+  float* logits = twin.floats(static_cast<size_t>(kLogits * vocab), 3.0f);
+  logits[3 * vocab + 7] = logits[3 * vocab + 70] = 30.0f;  // a tie
+  logits[8 * vocab + 1] = std::numeric_limits<float>::quiet_NaN();
+  ops::AdjustLogitsParams p{};
+  p.logits = ops::tensor_f32(logits, kLogits, vocab);
+  p.adjusted = ops::tensor_f32(twin.take<float>(static_cast<size_t>(kRows * vocab), -7.0f), kRows, vocab);
+  p.view = v, p.sampling = step.p.sampling, p.sample_row = step.p.sample_row, p.history = step.p.history;
+  p.step_count = step.p.step_count;
+  std::copy_n(step.p.ring, 3, p.ring);
+  ops::AdjustLogitsParams d = p;
+  d.logits = twin.there(p.logits), d.adjusted = twin.there(p.adjusted), d.view = step.there(v);
+  d.sampling = twin.there(p.sampling), d.sample_row = twin.there(p.sample_row), d.history = step.there(p.history);
+  d.step_count = twin.there(p.step_count);
+  for (auto& slot : d.ring) slot = step.there(slot);
+  std::vector<int32_t> counts(static_cast<size_t>(kRows * vocab), -1);
+  const auto device_counts = gpu()->allocate(counts.size() * sizeof(int32_t));
+  p.counts = counts.data();
+  d.counts = reinterpret_cast<int32_t*>(device_counts->device());
+  twin.run([&](device::Stream& s) { cpu_ops().adjust_logits(s, p); },
+           [&](device::Stream& s) { cuda_ops().adjust_logits(s, d); }, fmt::format("adjust of {}", vocab).c_str());
+
+  ops::LogprobsParams lp{};
+  lp.logits = p.logits, lp.sampling = p.sampling, lp.sample_row = p.sample_row, lp.next_token = step.p.next_token;
+  lp.view = v, lp.step_count = p.step_count;
+  ops::LogprobsParams ld = lp;
+  ld.logits = d.logits, ld.sampling = d.sampling, ld.sample_row = d.sample_row, ld.view = d.view;
+  ld.next_token = twin.there(lp.next_token), ld.step_count = d.step_count;
+  auto* sampled = twin.take<ops::RowResult>(kRows);
+  for (int32_t b = 0; b < kRows; ++b) sampled[b].token = pick(vocab);
+  auto* results = twin.take<ops::LogprobResult>(kLogits);
+  for (int32_t i = 0; i < kLogits; ++i) {
+    twin.compare(&results[i].logprob, 1, DType::kF32, 2e-5);
+    twin.compare(results[i].top_logprobs, ops::kMaxTopLogprobs, DType::kF32, 2e-5);
+  }
+  lp.results[(5 - 1) % 3] = sampled, ld.results[(5 - 1) % 3] = twin.there(sampled);
+  lp.logprob_results[(5 - 1) % 3] = results, ld.logprob_results[(5 - 1) % 3] = twin.there(results);
+  twin.run([&](device::Stream& s) { cpu_ops().logprobs(s, lp); },
+           [&](device::Stream& s) { cuda_ops().logprobs(s, ld); }, fmt::format("logprobs of {}", vocab).c_str());
+}
+
+TEST(Sample, PenaltiesBiasesAndLogprobsEqualReference) {
+  BZ_SKIP_WITHOUT_GPU();
+  for (uint32_t seed = 0; seed < 3; ++seed) {
+    for (const int32_t vocab : {320, 1001, 49152}) run_full(vocab, seed);
   }
 }
 

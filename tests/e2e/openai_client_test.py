@@ -63,6 +63,33 @@ class OpenAIClient(unittest.TestCase):
         self.assertIn("Paris", text)
         self.assertGreater(usage.completion_tokens, 0)
 
+    def test_logprobs(self):
+        answer = self.client.completions.create(**PROMPT, logprobs=3, echo=True)
+        choice = answer.choices[0]
+        scores = choice.logprobs
+        self.assertTrue(choice.text.startswith(PROMPT["prompt"]))
+        self.assertEqual("".join(scores.tokens), choice.text)
+        self.assertIsNone(scores.token_logprobs[0])
+        for token, logprob, top, offset in list(zip(scores.tokens, scores.token_logprobs, scores.top_logprobs,
+                                                    scores.text_offset))[1:]:
+            self.assertLessEqual(logprob, 0)
+            self.assertEqual(top[token], logprob)
+            self.assertEqual(choice.text[offset:offset + len(token)], token)
+        for token, top in list(zip(scores.tokens, scores.top_logprobs))[-PROMPT["max_tokens"]:]:
+            self.assertEqual(token, max(top, key=top.get))  # greedy
+        chat = self.client.chat.completions.create(**CHAT, logprobs=True, top_logprobs=2)
+        content = chat.choices[0].logprobs.content
+        self.assertEqual(b"".join(bytes(t.bytes) for t in content).decode(), chat.choices[0].message.content)
+        self.assertEqual([t.token for t in content], [t.top_logprobs[0].token for t in content])
+
+    def test_penalties_and_biases(self):
+        plain = self.client.completions.create(**{**PROMPT, "max_tokens": 48}).choices[0].text
+        answer = self.client.completions.create(**{**PROMPT, "max_tokens": 48}, frequency_penalty=2, presence_penalty=2,
+                                                extra_body={"repetition_penalty": 1.5}, logprobs=0)
+        self.assertNotEqual(answer.choices[0].text, plain)
+        tokens = answer.choices[0].logprobs.tokens
+        self.assertGreater(len(set(tokens)), 40)  # hardly a token twice
+
     def test_async(self):
         async def ask():
             async with openai.AsyncOpenAI(**self.settings) as client:

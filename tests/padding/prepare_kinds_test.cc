@@ -56,8 +56,8 @@ class Steps {
       : device_(device::create_device({.num_threads = 1}).value()),
         ops_(ops::op_table_for(device::DeviceKind::kCpu).value()),
         inputs_(engine::StepInputs::create(*device_, kLimits).value()),
-        memory_(engine::StepMemory::create(*device_,
-                                           {kLimits, every_kind().max_rows, kSpec, kv::table_shapes(every_kind())})
+        memory_(engine::StepMemory::create(*device_, {kLimits, every_kind().max_rows, every_kind().max_seq_len, kSpec,
+                                                      kv::table_shapes(every_kind())})
                     .value()),
         stream_(device_->create_stream()),
         manager(every_kind()) {}

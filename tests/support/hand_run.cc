@@ -10,6 +10,7 @@ engine::StepPlan HandRun::plan(const std::vector<int32_t>& tokens) {
   engine::PlanRow row;
   row.row = row_;
   row.query_len = n;
+  row.num_logits = 1;
   row.sample = true;
   row.max_seq_len = cache_.num_scheduled(row_) + n;
   plan.rows.push_back(row);

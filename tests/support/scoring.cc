@@ -18,11 +18,11 @@ void score_text(engine::LoadedModel& model, const std::vector<int32_t>& ids, int
     plan.clear();
     cache.append(row, n);
     BZ_CHECK(cache.take_plan(plan.cache));
-    plan.logits_all_tokens = true;
     plan.tokens.assign(ids.begin() + begin, ids.begin() + begin + n);
     engine::PlanRow r;
     r.row = row;
     r.query_len = n;
+    r.num_logits = n;
     r.max_seq_len = begin + n;
     plan.rows.push_back(r);
     runner.run(plan);

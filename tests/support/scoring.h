@@ -1,4 +1,4 @@
-// Teacher-forced logits of a text: plans made by hand (StepPlan::logits_all_tokens), run through the one step path.
+// Teacher-forced logits of a text: plans made by hand (PlanRow::num_logits), run through the one step path.
 #pragma once
 
 #include <cstdint>

@@ -12,9 +12,20 @@ namespace {
 // Ids differ between the sessions of one engine.
 std::atomic<uint64_t> g_next_id{1};
 
+uint64_t add_hash(uint64_t h, uint32_t bits) { return std::rotl((h ^ bits) * 0xff51afd7ed558ccdu, 29); }
+
 uint64_t hash_bits(const std::vector<float>& values) {
   uint64_t h = 0x9e3779b97f4a7c15u;
-  for (const float v : values) h = std::rotl((h ^ std::bit_cast<uint32_t>(v)) * 0xff51afd7ed558ccdu, 29);
+  for (const float v : values) h = add_hash(h, std::bit_cast<uint32_t>(v));
+  return h;
+}
+
+uint64_t hash_logprobs(const ops::LogprobResult& r) {
+  uint64_t h = add_hash(add_hash(static_cast<uint64_t>(r.rank), static_cast<uint32_t>(r.token)),
+                        std::bit_cast<uint32_t>(r.logprob));
+  for (int32_t i = 0; i < r.num_top; ++i) {
+    h = add_hash(add_hash(h, static_cast<uint32_t>(r.top_tokens[i])), std::bit_cast<uint32_t>(r.top_logprobs[i]));
+  }
   return h;
 }
 
@@ -29,15 +40,21 @@ std::string first_difference(const Trace& expected, const Trace& actual) {
       if (i >= got.size()) return fmt::format("request {} has {} outputs, not {}", r, got.size(), want.size());
       if (i >= want.size()) return fmt::format("request {} has {} outputs, not {}", r, got.size(), want.size());
       if (want[i] == got[i]) continue;
-      return fmt::format("request {}, output {}: token {} from logits {:016x}, not token {} from logits {:016x}", r, i,
-                         got[i].token, got[i].logits_hash, want[i].token, want[i].logits_hash);
+      return fmt::format(
+          "request {}, output {}: token {} from logits {:016x} (log probabilities {:016x}), not token {} from logits "
+          "{:016x} ({:016x})",
+          r, i, got[i].token, got[i].logits_hash, got[i].logprobs_hash, want[i].token, want[i].logits_hash,
+          want[i].logprobs_hash);
     }
   }
   return {};
 }
 
 void Session::Sink::on_output(const engine::Output& output) {
-  tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
+  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  append(tokens, output.tokens);
+  append(logprobs, output.logprobs);
+  append(prompt_logprobs, output.prompt_logprobs);
   if (output.finished) finished = output.finished;
 }
 
@@ -70,11 +87,16 @@ void Session::finish_all_work() {
 
 void Session::observe(const engine::StepPlan& plan, const engine::StepResult& result) {
   const ops::TensorRef logits = core().runner().logits(result.key);
+  int64_t logits_end = 0;
   for (size_t b = 0; b < plan.rows.size() && b < result.rows.size(); ++b) {
+    logits_end += plan.rows[b].num_logits;
     if (!plan.rows[b].sample) continue;
-    model_.device().copy_to_host(logits_.data(), logits.row<float>(static_cast<int64_t>(b)),
-                                 logits_.size() * sizeof(float));
-    trace_[plan.rows[b].request.value() - first_id_].push_back({result.rows[b].token, hash_bits(logits_)});
+    model_.device().copy_to_host(logits_.data(), logits.row<float>(logits_end - 1), logits_.size() * sizeof(float));
+    Sampled sampled{result.rows[b].token, hash_bits(logits_), 0};
+    if (plan.rows[b].sampling.num_top_logprobs >= 0) {
+      sampled.logprobs_hash = hash_logprobs(result.logprobs[static_cast<size_t>(logits_end - 1)]);
+    }
+    trace_[plan.rows[b].request.value() - first_id_].push_back(sampled);
   }
 }
 
@@ -95,6 +117,24 @@ Trace run_requests(engine::LoadedModel& model, const std::vector<engine::Request
   } while (session.core().has_work() || submitted < requests.size());
   session.core().set_min_rows(0);
   return session.trace();
+}
+
+void ask_for_everything(std::vector<engine::Request>& requests, int32_t vocab_size) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    engine::Request& r = requests[i];
+    const auto id = [&](size_t n) { return static_cast<int32_t>((i * 31 + n * 7) % static_cast<size_t>(vocab_size)); };
+    if (i % 2 == 0) r.sampling.repetition_penalty = 1.0f + 0.1f * static_cast<float>(i % 7);
+    if (i % 3 != 0) r.sampling.frequency_penalty = 0.2f * static_cast<float>(i % 5) - 0.3f;
+    if (i % 5 != 0) r.sampling.presence_penalty = 0.25f;
+    if (i % 4 == 1) r.sampling.logit_bias = {{id(0), 3.0f}, {id(1), -5.0f}, {id(2), 100.0f}};
+    if (i % 4 == 2) {
+      r.stop_token_ids = {id(3), id(4)};
+      r.sampling.logit_bias = {{id(3), 100.0f}};
+      r.min_tokens = r.max_tokens / 2;
+    }
+    if (i % 3 == 1) r.logprobs = static_cast<int32_t>(i % 6);
+    if (i % 5 == 2) r.logprobs = r.prompt_logprobs = 2;
+  }
 }
 
 std::vector<engine::Request> mixed_requests(size_t count, int32_t max_prompt, int32_t max_tokens, int32_t vocab_size,

@@ -16,7 +16,8 @@ namespace bz::test {
 // One sampled token of a request.
 struct Sampled {
   int32_t token = -1;
-  uint64_t logits_hash = 0;  // of its row of logits, all bits
+  uint64_t logits_hash = 0;    // of its row of logits, all bits
+  uint64_t logprobs_hash = 0;  // of its log probabilities, if asked for
   bool operator==(const Sampled&) const = default;
 };
 using Trace = std::vector<std::vector<Sampled>>;  // [request, in order of submission][output index]
@@ -40,6 +41,12 @@ class Session {
   bool finished(size_t index) const { return sinks_[index]->finished.has_value(); }
   std::optional<engine::FinishReason> reason(size_t index) const { return sinks_[index]->finished; }
   std::vector<int32_t> tokens(size_t index) const { return sinks_[index]->tokens; }
+  const std::vector<engine::TokenLogprobs>& logprobs(size_t index) const { return sinks_[index]->logprobs; }
+  const std::vector<engine::TokenLogprobs>& prompt_logprobs(size_t index) const {
+    return sinks_[index]->prompt_logprobs;
+  }
+  // Of the output that was sampled last, [V].
+  const std::vector<float>& last_logits() const { return logits_; }
 
   const Trace& trace() const { return trace_; }
   engine::EngineCore& core() { return model_.core(); }
@@ -48,6 +55,7 @@ class Session {
   struct Sink final : engine::Sink {
     void on_output(const engine::Output& output) override;
     std::vector<int32_t> tokens;
+    std::vector<engine::TokenLogprobs> logprobs, prompt_logprobs;
     std::optional<engine::FinishReason> finished;
   };
   void observe(const engine::StepPlan& plan, const engine::StepResult& result);
@@ -66,6 +74,9 @@ struct RunStyle {
   bool dummy_between = false;  // a dummy step, of changing size, between every two steps
 };
 Trace run_requests(engine::LoadedModel& model, const std::vector<engine::Request>& requests, const RunStyle& style);
+
+// Gives each request some of the penalties, biases, min_tokens and log probabilities.
+void ask_for_everything(std::vector<engine::Request>& requests, int32_t vocab_size);
 
 // Requests of mixed lengths: prompts of 1 to max_prompt random ids, every third one sampled at random with a seed.
 std::vector<engine::Request> mixed_requests(size_t count, int32_t max_prompt, int32_t max_tokens, int32_t vocab_size,

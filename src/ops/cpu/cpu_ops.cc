@@ -17,7 +17,8 @@ void launch(device::Stream& stream, const Params& params) {
 
 constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul", kRopeTable[] = "rope_table",
                kRopeStore[] = "rope_store", kAttention[] = "attention", kSiluMul[] = "silu_mul",
-               kGatherRows[] = "gather_rows", kSampleGreedy[] = "sample_greedy", kSampleRandom[] = "sample_random";
+               kGatherRows[] = "gather_rows", kSampleGreedy[] = "sample_greedy", kSampleRandom[] = "sample_random",
+               kAdjustLogits[] = "adjust_logits", kLogprobs[] = "logprobs";
 
 #define BZ_TABLE_(name, ns)                                                                                         \
   OpTable {                                                                                                         \
@@ -30,6 +31,8 @@ constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul"
     .gather_rows = launch<kGatherRows, GatherRowsParams, ns::gather_rows>,                                          \
     .sample_greedy = launch<kSampleGreedy, SampleParams, ns::sample_greedy>,                                        \
     .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                        \
+    .adjust_logits = launch<kAdjustLogits, AdjustLogitsParams, reference::adjust_logits>,                           \
+    .logprobs = launch<kLogprobs, LogprobsParams, reference::logprobs>,                                             \
     .matmul_scratch_bytes = ns::matmul_scratch_bytes, .attention_scratch_bytes = ns::attention_scratch_bytes,       \
     .sample_scratch_bytes = ns::sample_scratch_bytes, .supports_weight = supports_weight,                           \
     .supports_heads = supports_heads,                                                                               \

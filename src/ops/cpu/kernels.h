@@ -36,7 +36,10 @@ using device::cpu::Worker;
 
 namespace reference {
 BZ_DECLARE_KERNELS_
-}
+// The same in every table: their cost is that of reading the vocabulary a few times, and only rows that ask pay it.
+void adjust_logits(const AdjustLogitsParams&, Worker&);
+void logprobs(const LogprobsParams&, Worker&);
+}  // namespace reference
 namespace avx2 {
 BZ_DECLARE_KERNELS_
 }

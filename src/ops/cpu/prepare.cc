@@ -3,6 +3,8 @@
 // It derives everything a step reads from the staged slot, the device-resident tables and RowState, through kv/slot.h
 // and nothing else, for the whole padded extent (PAD-4). A padded token is (null row, position 0): the same functions
 // answer kPadSlot for it (PAD-2, PAD-3).
+#include <algorithm>
+
 #include "device/cpu/cpu_stream.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/prepare_step.h"
@@ -78,6 +80,7 @@ void derive_token(const PrepareParams& p, int t, int batch_row, int table_row, i
   writable(v.token_ids)[t] = live ? token : 0;
   writable(v.positions)[t] = position;
   writable(v.token_row)[t] = live ? batch_row : -1;
+  if (live) p.history.set(table_row, position, token);
   if (!live && mutated(Mutation::kZeroFilledSlots)) return;
   for (int g = 0; g < v.num_groups; ++g)
     v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(table_row), position, seq_end);
@@ -106,6 +109,8 @@ int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_
   writable(v.seq_len)[b] = live ? num_computed + query_len : 0;
   p.sampling[b] = staged.sampling;
   p.sample_row[b] = live ? staged.sample : 0;
+  p.next_token[b] = staged.next_token;
+  if (live) std::copy_n(slot.history + staged.history_start, staged.history_len, p.history.row(row));
   derive_groups(v, b, row, num_computed);
   for (int i = 0; i < query_len; ++i) {
     const int32_t staged_token = slot.tokens[first_token + i];
@@ -116,15 +121,19 @@ int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_
   return first_token + query_len;
 }
 
-void derive_logits_tokens(const PrepareParams& p) {
+// The logits rows: of each live batch row its last num_logits tokens, without gaps.
+int derive_logits(const PrepareParams& p, const StagedSlot& slot) {
   const StepView& v = p.view;
-  for (int l = 0; l < v.padded_logits; ++l) {
-    if (p.logits_all_tokens) {
-      writable(v.logits_token)[l] = v.token_row[l] >= 0 ? l : -1;
-    } else {
-      writable(v.logits_token)[l] = p.sample_row[l] ? v.query_start[l + 1] - 1 : -1;
-    }
+  int l = 0;
+  writable(v.logits_start)[0] = 0;
+  for (int b = 0; b < v.padded_rows; ++b) {
+    const int query_len = v.query_start[b + 1] - v.query_start[b];
+    const int wanted = v.seq_len[b] > 0 ? std::min({slot.rows[b].num_logits, query_len, v.padded_logits - l}) : 0;
+    for (int i = wanted; i > 0; --i) writable(v.logits_token)[l++] = v.query_start[b + 1] - i;
+    writable(v.logits_start)[b + 1] = l;
   }
+  std::fill(writable(v.logits_token) + l, writable(v.logits_token) + v.padded_logits, -1);
+  return l;
 }
 
 void prepare_kernel(const PrepareParams& p, Worker& worker) {
@@ -152,18 +161,17 @@ void prepare_step(const PrepareParams& p) {
     writable(v.query_start)[b + 1] = t;
   }
   for (; t < v.padded_tokens; ++t) derive_token(p, t, -1, kNullRow.value(), 0, 1, 0);
-  derive_logits_tokens(p);
+  const int num_logits = derive_logits(p, slot);
 
   const bool gap = error == StepError::kSequenceGap;
   *writable(v.num_valid_rows) = kv::NumValidRows(gap ? 0 : slot.header->num_valid_rows);
   *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : slot.header->num_valid_tokens);
+  *writable(v.num_valid_logits) = NumValidLogits(num_logits);
   *p.error_state = {count, error, gap ? 0 : slot.header->num_valid_rows};
 }
 
 void prepare(device::Stream& stream, const PrepareParams& params) {
   BZ_CHECK_LE(params.view.num_groups, kv::kMaxGroups);
-  BZ_CHECK_EQ(params.view.padded_logits,
-              params.logits_all_tokens ? params.view.padded_tokens : params.view.padded_rows);
   device::cpu::enqueue(stream, "prepare", params, &prepare_kernel);
 }
 

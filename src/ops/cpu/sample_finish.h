@@ -11,9 +11,14 @@ inline bool samples_live(const StepView& view, int64_t row) {
   return row < view.num_valid_rows->value() && view.row_index[row] > kv::kNullRow.value();
 }
 
-// The result slot of the current step, as prepare counted it.
-inline int result_slot(const SampleParams& p) {
-  return static_cast<int>((*p.step_count - 1) % SampleParams::kRingSlots);
+// The batch row samples in this step, and the model has said something about its last token.
+inline bool row_samples(const StepView& view, const int32_t* sample_row, int64_t row) {
+  return samples_live(view, row) && sample_row[row] != 0 && view.logits_start[row + 1] > view.logits_start[row];
+}
+
+// The staging and result slot of the current step, as prepare counted it.
+inline int ring_slot(const uint64_t* step_count) {
+  return static_cast<int>((*step_count - 1) % PrepareParams::kRingSlots);
 }
 
 // Batch row `row` of the step ends with `result` (token kTokenNone: it did not sample).

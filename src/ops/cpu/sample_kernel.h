@@ -198,14 +198,17 @@ int32_t draw(const float* x, int32_t n, const RowMax& m, const RowSampling& s, d
 
 template <class V>
 RowResult sample_row(const SampleParams& p, int64_t b, bool greedy) {
-  const float* x = p.logits.row<float>(b);
+  const float* x = p.logits_of(b);
+  const float* choices = p.choices_of(b);
   const int32_t n = p.logits.cols;
   const RowMax m = row_max<V>(x, n);
   if (m.has_nan) return {kTokenNan, 0.0f};
-  int32_t token = m.id;
+  const RowMax best = choices == x ? m : row_max<V>(choices, n);
+  int32_t token = best.id;
   if (!greedy && p.sampling[b].temperature > 0.0f) {
     const RowSampling& s = p.sampling[b];
-    token = draw<V>(x, n, m, s, uniform(s.seed, s.first_output + p.row_state[p.view.row_index[b]].num_sampled));
+    const double u = uniform(s.seed, s.first_output + p.row_state[p.view.row_index[b]].num_sampled);
+    token = draw<V>(choices, n, best, s, u);
   }
   return {token, logprob_of<V>(x, n, m, token)};
 }
@@ -215,7 +218,7 @@ void sample_rows(const SampleParams& p, Worker& worker, bool greedy) {
   if (worker.index() == 0) finish_header(p);
   worker.parallel_for(p.view.padded_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      const bool samples = samples_live(p.view, b) && p.sample_row[b] != 0;
+      const bool samples = row_samples(p.view, p.sample_row, b);
       finish_row(p, b, samples ? sample_row<V>(p, b, greedy) : RowResult{kTokenNone, 0.0f});
     }
   });

@@ -14,11 +14,13 @@ struct Step {
       : valid(live),
         logits(static_cast<size_t>(padded * vocab), kNan),
         state(static_cast<size_t>(padded) + 2, RowState{100, 7, 3, 5}),
+        history((static_cast<size_t>(padded) + 2) * kStride, -4),
         vocab_(vocab),
         padded_(padded) {
     for (int32_t b = 0; b < padded; ++b) {
       row_index.push_back(b < live ? b + 1 : 0);
       query_start.push_back(query_start.back() + (b < live ? b + 1 : 0));
+      logits_start.push_back(logits_start.back() + (b < live ? 1 : 0));
       sample_row.push_back(b < live);
       sampling.push_back({0.0f, 1.0f, 0, 0.0f, 1});
     }
@@ -36,11 +38,13 @@ struct Step {
     p.logits = tensor_f32(logits.data(), padded_, vocab_);
     p.sampling = sampling.data();
     p.sample_row = sample_row.data();
-    p.view.padded_rows = padded_;
+    p.view.padded_rows = p.view.padded_logits = padded_;
     p.view.num_valid_rows = &valid;
     p.view.row_index = row_index.data();
     p.view.query_start = query_start.data();
+    p.view.logits_start = logits_start.data();
     p.row_state = state.data();
+    p.history = {history.data(), kStride};
     p.step_count = &step_count;
     p.error_state = &error;
     for (int i = 0; i < SampleParams::kRingSlots; ++i) {
@@ -53,6 +57,7 @@ struct Step {
     run_op(random ? ops.sample_random : ops.sample_greedy, p, threads);
     scratch.check("scratch");
     state.check("row state");
+    history.check("history");
     for (auto& h : headers) h.check("header");
     for (auto& r : results) r.check("results");
     const auto& now = results[(step_count - 1) % 3];
@@ -60,10 +65,12 @@ struct Step {
   }
 
   kv::NumValidRows valid;
-  std::vector<int32_t> row_index, query_start{0}, sample_row;
+  std::vector<int32_t> row_index, query_start{0}, logits_start{0}, sample_row;
   std::vector<RowSampling> sampling;
   Floats logits;
   Guarded<RowState> state;
+  static constexpr int32_t kStride = 102;
+  Guarded<int32_t> history;
   uint64_t step_count = 5;  // result slot 1
   StepResultHeader error{42, StepError::kNone, 0};
   Guarded<StepResultHeader> headers[3];
@@ -120,6 +127,10 @@ TEST(Sample, WritesTheStateOfLiveRowsAndTheResultSlotOfThisStep) {
       expect(3, {100, 7, 3, 5});
       expect(4, {104, 7, 1, 5});
       expect(5, {100, 7, 3, 5});
+      // Row 1 holds 101 tokens now, and history[101] is the one sampled; the others sampled nothing, or have no room.
+      for (size_t i = 0; i < s.history.size(); ++i) {
+        EXPECT_EQ(s.history[i], i == size_t{Step::kStride} + 101 ? out[0].token : -4) << i;
+      }
       EXPECT_EQ(s.headers[1][0].sequence, 42u);
       EXPECT_EQ(s.headers[1][0].error, StepError::kNone);
       EXPECT_EQ(s.headers[1][0].num_valid_rows, 4);

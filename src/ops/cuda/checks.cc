@@ -24,7 +24,6 @@ bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim) {
 void check(const PrepareParams& p) {
   BZ_CHECK_LE(p.view.num_groups, kv::kMaxGroups);
   BZ_CHECK_LE(p.view.padded_rows, 8192);  // query_start lies in shared memory
-  BZ_CHECK_EQ(p.view.padded_logits, p.logits_all_tokens ? p.view.padded_tokens : p.view.padded_rows);
 }
 void check(const EmbedParams& p) {
   check_shapes(p);
@@ -71,6 +70,12 @@ void check(const NormGateUpParams& p) {
 }
 void check(const SiluMulParams& p) { check_shapes(p); }
 void check(const GatherRowsParams& p) { check_shapes(p); }
+void check(const AdjustLogitsParams& p) { check_shapes(p); }
 void check(const SampleParams& p) { check_shapes(p); }
+void check(const LogprobsParams& p) { check_shapes(p); }
+void check_greedy(const SampleParams& p) {
+  check_shapes(p);
+  BZ_CHECK(p.adjusted.data == nullptr);  // the random kernel takes those, at any temperature
+}
 
 }  // namespace bz::ops::cuda

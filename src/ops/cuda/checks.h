@@ -19,6 +19,9 @@ void check(const NormQkvParams& p);
 void check(const NormGateUpParams& p);
 void check(const SiluMulParams& p);
 void check(const GatherRowsParams& p);
+void check(const AdjustLogitsParams& p);
 void check(const SampleParams& p);
+void check(const LogprobsParams& p);
+void check_greedy(const SampleParams& p);
 
 }  // namespace bz::ops::cuda

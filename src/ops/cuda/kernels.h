@@ -19,6 +19,8 @@ void silu_mul(device::Stream& stream, const SiluMulParams& p);
 void gather_rows(device::Stream& stream, const GatherRowsParams& p);
 void sample_greedy(device::Stream& stream, const SampleParams& p);
 void sample_random(device::Stream& stream, const SampleParams& p);
+void adjust_logits(device::Stream& stream, const AdjustLogitsParams& p);
+void logprobs(device::Stream& stream, const LogprobsParams& p);
 
 // Of a batch-invariant table (PAD-9b): the same results to the bit whatever the number of tokens.
 void matmul_invariant(device::Stream& stream, const MatmulParams& p);

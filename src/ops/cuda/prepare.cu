@@ -110,6 +110,7 @@ __device__ int cta_scan(int v) {
 struct Shared {
   int32_t* query_start;  // [R + 1]
   int32_t* table_row;    // [R]
+  int* any_history;
 };
 
 // What a thread's first row and token were staged as: fetched together with the header, because a read of the host's
@@ -153,6 +154,8 @@ __device__ void derive_row(const PrepareParams& p, const StagedRow& staged, cons
   writable(v.query_start)[b + 1] = s.query_start[b + 1];
   p.sampling[b] = staged.sampling;
   p.sample_row[b] = live ? staged.sample : 0;
+  p.next_token[b] = staged.next_token;
+  if (live && staged.history_len > 0) *s.any_history = 1;
   for (int g = 0; g < v.num_groups; ++g) {
     const GroupStep& group = v.groups[g];
     group.first_visible[b] = kv::first_visible(group.view, num_computed);
@@ -191,17 +194,61 @@ __device__ void derive_token(const PrepareParams& p, int32_t staged, const Share
   writable(v.token_ids)[t] = token;
   writable(v.positions)[t] = position;
   writable(v.token_row)[t] = live ? b : -1;
+  if (live) p.history.set(row, position, token);
   for (int g = 0; g < v.num_groups; ++g)
     v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(row), position, seq_end);
-  if (p.logits_all_tokens) writable(v.logits_token)[t] = live ? t : -1;
+}
+
+// The logits rows: of each live batch row its last num_logits tokens, without gaps. Returns how many.
+__device__ int derive_logits(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s) {
+  const StepView& v = p.view;
+  const int tid = static_cast<int>(threadIdx.x);
+  __shared__ int carry;
+  if (tid == 0) {
+    carry = 0;
+    writable(v.logits_start)[0] = 0;
+  }
+  for (int first = 0; first < v.padded_rows; first += kThreads) {
+    __syncthreads();
+    const int b = first + tid;
+    int wanted = 0;
+    if (b < v.padded_rows && s.table_row[b] != kNullRow.value()) {
+      wanted =
+          min(first == 0 ? fetched.row.num_logits : slot.rows[b].num_logits, s.query_start[b + 1] - s.query_start[b]);
+    }
+    const int end = carry + cta_scan(wanted);
+    if (b < v.padded_rows) {
+      writable(v.logits_start)[b + 1] = min(end, v.padded_logits);
+      for (int i = wanted; i > 0; --i) {
+        if (end - i < v.padded_logits) writable(v.logits_token)[end - i] = s.query_start[b + 1] - i;
+      }
+    }
+    __syncthreads();
+    if (tid == kThreads - 1) carry = end;
+  }
+  __syncthreads();
+  const int num_logits = min(carry, v.padded_logits);
+  for (int l = num_logits + tid; l < v.padded_logits; l += kThreads) writable(v.logits_token)[l] = -1;
+  return num_logits;
+}
+
+// Rows that begin with a prefix hit bring its ids: a warp a row.
+__device__ void copy_history(const PrepareParams& p, const StagedSlot& slot, const Shared& s) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  for (int b = warp; b < p.view.padded_rows; b += kThreads / 32) {
+    if (s.table_row[b] == kNullRow.value()) continue;
+    const int32_t start = slot.rows[b].history_start, len = slot.rows[b].history_len;
+    int32_t* row = p.history.row(s.table_row[b]);
+    for (int i = lane; i < len; i += 32) row[i] = slot.history[start + i];
+  }
 }
 
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareParams p) {
   extern __shared__ int32_t memory[];
   const StepView& v = p.view;
-  const Shared s{memory, memory + v.padded_rows + 1};
   __shared__ StagedHeader header;
-  __shared__ int error;
+  __shared__ int error, any_history;
+  const Shared s{memory, memory + v.padded_rows + 1, &any_history};
   const int tid = static_cast<int>(threadIdx.x);
   wait_for_previous();
   let_next_start();
@@ -211,6 +258,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   if (tid < v.padded_rows) fetched.row = slot.rows[tid];
   if (tid < v.padded_tokens) fetched.token = slot.tokens[tid];
   if (tid == 0) {
+    any_history = 0;
     header = *slot.header;
     error = static_cast<int>(header.sequence == count ? StepError::kNone : StepError::kSequenceGap);
   }
@@ -231,14 +279,12 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   for (int t = tid; t < v.padded_tokens; t += kThreads) {
     derive_token(p, t == tid ? fetched.token : slot.tokens[t], s, t);
   }
-  if (!p.logits_all_tokens) {
-    for (int b = tid; b < v.padded_rows; b += kThreads) {
-      writable(v.logits_token)[b] = p.sample_row[b] ? s.query_start[b + 1] - 1 : -1;
-    }
-  }
+  if (any_history != 0) copy_history(p, slot, s);
+  const int num_logits = derive_logits(p, slot, fetched, s);
   if (tid == 0) {
     *writable(v.num_valid_rows) = kv::NumValidRows(gap ? 0 : header.num_valid_rows);
     *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : header.num_valid_tokens);
+    *writable(v.num_valid_logits) = NumValidLogits(num_logits);
     *p.error_state = {count, static_cast<StepError>(error), gap ? 0 : header.num_valid_rows};
     *p.step_count = count;  // every thread has read it: barriers lie between
   }

@@ -17,9 +17,9 @@ __global__ void __launch_bounds__(kSampleThreads)
   __shared__ LogitStats parts[kMaxCluster];  // in the first cta, one of each
   wait_for_previous();
   const int row = static_cast<int>(blockIdx.y), rank = static_cast<int>(blockIdx.x);
-  const bool wanted = samples_live(p.view, row) && p.sample_row[row] != 0;
+  const bool wanted = row_samples(p.view, p.sample_row, row);
   LogitStats stats{-INFINITY, INT32_MAX, 0.0f, 0};
-  if (wanted) stats = row_stats(p.logits.row<float>(row), p.logits.cols, rank, cluster_size);
+  if (wanted) stats = row_stats(p.logits_of(row), p.logits.cols, rank, cluster_size);
 #if __CUDA_ARCH__ >= 900
   if (cluster_size > 1) {
     const auto cluster = cooperative_groups::this_cluster();
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kSampleThreads)
 }  // namespace
 
 void sample_greedy(device::Stream& stream, const SampleParams& p) {
-  check(p);
+  check_greedy(p);
   const int cluster = p.view.padded_rows <= kFewRows ? kMaxCluster : 1;
   launch(stream, "sample_greedy", sample_greedy_kernel,
          {.grid = {static_cast<unsigned>(cluster), static_cast<unsigned>(p.view.padded_rows)},

@@ -154,21 +154,23 @@ __global__ void __launch_bounds__(kSampleThreads) sample_random_kernel(const __g
   wait_for_previous();
   const int row = static_cast<int>(blockIdx.x);
   RowResult result{kTokenNone, 0.0f};
-  if (samples_live(p.view, row) && p.sample_row[row] != 0) {
-    const float* logits = p.logits.row<float>(row);
+  if (row_samples(p.view, p.sample_row, row)) {
+    const float* logits = p.logits_of(row);
+    const float* choices = p.choices_of(row);
     const int32_t n = p.logits.cols;
     const LogitStats stats = row_stats(logits, n);
-    const RowSampling s = p.sampling[row];
-    int32_t token = stats.arg;
+    const LogitStats best = choices == logits ? stats : row_stats(choices, n);
+    const RowSampling& s = p.sampling[row];
+    int32_t token = best.arg;
     if (stats.nan == 0 && s.temperature > 0.0f) {
       double* weight = static_cast<double*>(p.scratch) + static_cast<int64_t>(row) * n;
       const int2 ids = my_ids(n);
       for (int i = ids.x; i < ids.y; ++i) {
-        weight[i] = exp((static_cast<double>(logits[i]) - stats.max) / static_cast<double>(s.temperature));
+        weight[i] = exp((static_cast<double>(choices[i]) - best.max) / static_cast<double>(s.temperature));
       }
       __syncthreads();
       const uint32_t output = s.first_output + p.row_state[p.view.row_index[row]].num_sampled;
-      token = draw({logits, n, weight, sums}, s, uniform(s.seed, output));
+      token = draw({choices, n, weight, sums}, s, uniform(s.seed, output));
     }
     result =
         stats.nan != 0 ? RowResult{kTokenNan, 0.0f} : RowResult{token, logits[token] - stats.max - logf(stats.sum)};

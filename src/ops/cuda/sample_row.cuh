@@ -73,6 +73,11 @@ __device__ inline bool samples_live(const StepView& view, int row) {
   return row < view.num_valid_rows->value() && view.row_index[row] > kv::kNullRow.value();
 }
 
+// The batch row samples in this step, and the model has said something about its last token.
+__device__ inline bool row_samples(const StepView& view, const int32_t* sample_row, int row) {
+  return samples_live(view, row) && sample_row[row] != 0 && view.logits_start[row + 1] > view.logits_start[row];
+}
+
 // By one thread.
 __device__ inline void finish_row(const SampleParams& p, int row, RowResult result) {
   const StepView& view = p.view;
@@ -82,6 +87,7 @@ __device__ inline void finish_row(const SampleParams& p, int row, RowResult resu
     state.num_accepted = 1;
     if (result.token >= 0) {
       state.last_token = result.token;
+      p.history.set(view.row_index[row], state.num_computed, result.token);
       state.num_sampled += 1;
     }
   }

@@ -51,6 +51,8 @@ const OpTable& table() {
       .gather_rows = nothing<GatherRowsParams>,
       .sample_greedy = sample,
       .sample_random = sample,
+      .adjust_logits = nothing<AdjustLogitsParams>,
+      .logprobs = nothing<LogprobsParams>,
       .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },
       .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
       .sample_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },

@@ -66,10 +66,10 @@ void sample(const SampleParams& p, Worker& worker, Choose&& choose) {
   worker.parallel_for(p.view.padded_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       RowResult result{kTokenNone, 0.0f};
-      if (samples_live(p.view, b) && p.sample_row[b] != 0) {
-        const float* logits = p.logits.row<float>(b);
+      if (row_samples(p.view, p.sample_row, b)) {
+        const float* logits = p.logits_of(b);
         const int32_t n = p.logits.cols;
-        result = has_nan(logits, n) ? RowResult{kTokenNan, 0.0f} : result_of(logits, n, choose(b, logits));
+        result = has_nan(logits, n) ? RowResult{kTokenNan, 0.0f} : result_of(logits, n, choose(b, p.choices_of(b)));
       }
       finish_row(p, b, result);
     }
