@@ -5,7 +5,9 @@
 #include <optional>
 
 // With sanitizers g++ 12 takes an empty boost::optional for one that is read.
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>

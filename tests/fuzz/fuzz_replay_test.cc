@@ -94,6 +94,8 @@ void mutations(const std::vector<Seed>& seeds, Target target, int rounds) {
 TEST(FuzzReplay, GgufCorpus) { replay("gguf", gguf); }
 TEST(FuzzReplay, TokenizerCorpus) { replay("tokenizer", tokenizer); }
 TEST(FuzzReplay, ChatTemplateCorpus) { replay("chat_template", chat_template); }
+TEST(FuzzReplay, HttpCorpus) { replay("http", http); }
+TEST(FuzzReplay, HttpMutations) { mutations(http_seeds(), http, 20000); }
 TEST(FuzzReplay, GgufMutations) { mutations(gguf_seeds(), gguf, 5000); }
 TEST(FuzzReplay, TokenizerMutations) { mutations(tokenizer_seeds(), tokenizer, 2000); }
 TEST(FuzzReplay, ChatTemplateMutations) { mutations(chat_template_seeds(), chat_template, 5000); }

@@ -110,4 +110,29 @@ std::vector<Seed> chat_template_seeds() {
   return seeds;
 }
 
+std::vector<Seed> http_seeds() {
+  constexpr std::string_view kNul("\0", 1);
+  const auto completion = [&](std::string_view body) { return bytes_of(std::string(kNul) + std::string(body)); };
+  return {
+      {"completion", completion(R"({"model":"m","prompt":"Hi","max_tokens":4,"temperature":0.5,"top_p":0.9,"top_k":-1,)"
+                                R"("min_p":0.1,"seed":-3,"stop":["a","\u00e9"],"stream":true,)"
+                                R"("stream_options":{"include_usage":true},"ignore_eos":true,"n":1,"echo":false})")},
+      {"prompts", completion(R"({"prompt":["a",[1,2,999]],"stop":"x","stop_token_ids":[5],"logprobs":null})")},
+      {"tokens", completion(R"({"prompt":[1,2,3],"logit_bias":null,"response_format":{"type":"text"}})")},
+      {"refused", completion(R"({"prompt":[[[1]]],"response_format":{"json_object":false},"max_tokens":1e99})")},
+      {"surrogate", completion(R"({"prompt":"\ud83d\ude00 \ud800"})")},
+      {"chat", bytes_of("\x01"
+                        R"({"messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text",)"
+                        R"("text":"b"}]},{"role":"assistant","content":null}],"max_completion_tokens":3,"tools":null,)"
+                        R"("tool_choice":"none","add_generation_prompt":false})")},
+      {"tokenize", bytes_of("\x02{\"prompt\":\"x\",\"add_special_tokens\":false}")},
+      {"detokenize", bytes_of("\x03{\"tokens\":[1,2]}")},
+      {"get", bytes_of("\x04GET /health?x=1 HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\nGET / HTTP/1.0\r\n\r\n")},
+      {"post", bytes_of("\x09POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")},
+      {"chunked",
+       bytes_of("\x0ePOST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0\r\nT: x\r\n\r\n")},
+      {"expect", bytes_of("\x13POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx\r\n")},
+  };
+}
+
 }  // namespace bz::fuzz

@@ -13,5 +13,6 @@ using Seed = std::pair<std::string, std::vector<std::byte>>;  // a file's name a
 std::vector<Seed> gguf_seeds();
 std::vector<Seed> tokenizer_seeds();
 std::vector<Seed> chat_template_seeds();
+std::vector<Seed> http_seeds();
 
 }  // namespace bz::fuzz

@@ -15,5 +15,7 @@ void gguf(std::span<const std::byte> input);
 void tokenizer(std::span<const std::byte> input);
 // A chat template, rendered on fixed messages with small limits.
 void chat_template(std::span<const std::byte> input);
+// First byte: what the rest is (the body of one of the server's routes; or whole HTTP requests, in pieces).
+void http(std::span<const std::byte> input);
 
 }  // namespace bz::fuzz

@@ -24,5 +24,6 @@ int main(int argc, char** argv) {
   write_all(corpus / "gguf", bz::fuzz::gguf_seeds());
   write_all(corpus / "tokenizer", bz::fuzz::tokenizer_seeds());
   write_all(corpus / "chat_template", bz::fuzz::chat_template_seeds());
+  write_all(corpus / "http", bz::fuzz::http_seeds());
   return 0;
 }
