@@ -60,6 +60,7 @@ void RequestParser::restart() {
   impl_->parser.header_limit(static_cast<std::uint32_t>(max_header_bytes_));
   impl_->parser.body_limit(static_cast<std::uint64_t>(max_body_bytes_));
   impl_->parser.eager(false);
+  header_bytes_ = 0;
   state_ = State::kStart;
 }
 
@@ -89,6 +90,13 @@ size_t RequestParser::feed(std::string_view bytes) {
       return consumed;
     }
     const bool was_header = state_ == State::kHeader;
+    if (was_header) header_bytes_ += static_cast<int64_t>(n);
+    // Beast holds a header that comes in one piece to a looser limit than one in several.
+    if (header_bytes_ > max_header_bytes_) {
+      const Refusal refusal = refusal_of(http::error::header_limit);
+      fail(refusal.status, refusal.message);
+      return consumed;
+    }
     if (impl_->parser.is_done()) {
       state_ = State::kComplete;
     } else if (impl_->parser.is_header_done()) {

@@ -48,6 +48,7 @@ class RequestParser {
 
   int64_t max_header_bytes_;
   int64_t max_body_bytes_;
+  int64_t header_bytes_ = 0;  // consumed of the header
   State state_ = State::kStart;
   int error_status_ = 0;
   std::string error_message_;

@@ -22,6 +22,7 @@ SECONDS = float(os.environ.get("BLOCKZERO_LOAD_SECONDS", "15"))
 CLIENTS = 256
 GROWTH_MB = 24  # of the server's resident memory, over the second half of the run
 
+LAST_CHUNK = b"\n\n\r\n0\r\n\r\n"  # the end of the last event and of its chunk, then the empty chunk
 PROMPTS = ["The capital of France is", "One, two, three,", "Once upon a time", "Water boils at", "def main():", "Q: Why?\nA:",
            "The list of planets:", "In 1969,"]
 
@@ -84,7 +85,7 @@ class Load:
         # A slow reader takes a few bytes at a time.
         while piece := await reader.read(200 if slow else 65536):
             raw += piece
-            if raw.endswith(b"0\r\n\r\n"):
+            if raw.endswith(LAST_CHUNK) or not raw.startswith(b"HTTP/1.1 200"[:len(raw)]):
                 break
             if slow:
                 await asyncio.sleep(0.02)
@@ -149,7 +150,7 @@ def request(prompt, max_tokens):
 
 def streamed_text(raw):
     """The text of a whole chunked event stream; None if it is none."""
-    if not raw.startswith(b"HTTP/1.1 200 ") or not raw.endswith(b"0\r\n\r\n"):
+    if not raw.startswith(b"HTTP/1.1 200 ") or not raw.endswith(LAST_CHUNK):
         return None
     chunks = raw.split(b"\r\n\r\n", 1)[1]
     body = b""
