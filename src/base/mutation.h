@@ -28,6 +28,16 @@ enum class Mutation : uint32_t {
   kSharedBlockIsWritten,  // KV-6: no copy before a shared block is written
   kHitInsideRing,         // RING-2: a hit is not cut to whole windows of a ring
   kNoZeroing,             // F17: a kernel that reads before it writes finds a former owner's bytes
+  kNullBlockIsGivenOut,   // PAD-1: the pool hands out block 0
+  kEmptyRowsUnwritten,    // F13: attention leaves the outputs of padded rows as they were
+  kReadsWholeBlocks,      // F17: attention reads a block to its end, past the row's length
+  kRandomByPlace,         // PAD-9b: random numbers depend on a row's place in the batch
+  kDenseStride,           // F18: blocks are addressed as if nothing else lay in a slab
+  kOneStatePerRow,        // STATE-1: a verify step has no states to go back to
+  kStagingSlotReused,     // HOST-1: a slot is staged again before its step's results were read
+  kNanIsAToken,           // ENG-1: a row of NaN logits is taken for an answer
+  kFinishKeepsRow,        // ENG-2: a request that ended keeps its blocks
+  kPlansForgetCapacity,   // ENG-3: a plan's vectors are made anew each step
   // Checks switched off, to show what the mutations above do without them.
   kNoSequenceCheck,  // PAD-10: prepare takes whatever slot it finds
   kNoReserveCheck,   // a row may grow past what its plan reserved

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/mutation.h"
+
 namespace bz::engine {
 
 std::string_view finish_reason_name(FinishReason reason) {
@@ -337,7 +339,9 @@ void Scheduler::accept_prompt_logprobs(RequestState& s, const PlanRow& row,
 }
 
 void Scheduler::accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs) {
-  if (result.token < 0) return finish(s, FinishReason::kError, kNanError);  // ENG-1: this request alone
+  if (result.token < 0 && !mutated(Mutation::kNanIsAToken)) {
+    return finish(s, FinishReason::kError, kNanError);  // ENG-1: this request alone
+  }
   ++counters_.generation_tokens;
   const auto is = [&](const std::vector<int32_t>& ids) {
     return std::find(ids.begin(), ids.end(), result.token) != ids.end();
@@ -354,7 +358,7 @@ void Scheduler::accept_token(RequestState& s, const ops::RowResult& result, cons
 }
 
 void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) {
-  release_row(s);
+  if (!mutated(Mutation::kFinishKeepsRow)) release_row(s);
   s.output.finished = reason;
   s.output.error = std::move(error);
   ++counters_.finished;

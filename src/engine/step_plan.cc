@@ -1,5 +1,7 @@
 #include "engine/step_plan.h"
 
+#include "base/mutation.h"
+
 namespace bz::engine {
 
 StepShape StepPlan::shape() const {
@@ -41,6 +43,7 @@ void StepPlan::clear() {
   cache.copies.clear();
   cache.rows.clear();
   rows.clear();
+  if (mutated(Mutation::kPlansForgetCapacity)) rows.shrink_to_fit();
   tokens.clear();
   history.clear();
   biases.clear();

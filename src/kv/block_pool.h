@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/mutation.h"
 #include "kv/types.h"
 
 namespace bz::kv {
@@ -39,6 +40,7 @@ class BlockPool {
   BlockId allocate() {
     BZ_CHECK_GT(num_free_, 0);
     const uint32_t id = nodes_[0].next;
+    if (mutated(Mutation::kNullBlockIsGivenOut)) return BlockId(0u);
     BZ_CHECK_NE(id, 0u);  // PAD-1: the null block is the sentinel, never an element
     unlink(id);
     Node& n = nodes_[id];

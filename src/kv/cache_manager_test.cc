@@ -290,5 +290,32 @@ TEST(CacheManager, NewBlocksAreZeroedWhereKernelsReadFirst) {
   ASSERT_TRUE(check_integrity(m).empty());
 }
 
+// XFER-1: an operation that began cannot be aborted: the blocks it reads stay pinned until it has finished.
+TEST(CacheManager, ALeaseThatExpiresKeepsItsPinsWhileAnOperationRuns) {
+  CacheConfig config;
+  config.groups = {{CacheKind::kFull, 4, 0, {}}};
+  config.num_blocks = 8;
+  config.max_rows = 3;
+  config.max_seq_len = 16;
+  config.max_transfers = 1;
+  CacheManager m(config);
+  CachePlan plan;
+  const RowId row = m.admit();
+  m.append(row, 8);
+  ASSERT_TRUE(m.take_plan(plan));
+  m.processed(plan.sequence);
+  const TransferId id = m.send(row, 1, 10);
+  m.begin_op(id);
+  m.release(row);
+  EXPECT_EQ(m.expire_leases(11), 0);
+  ASSERT_TRUE(m.take_plan(plan));
+  m.processed(plan.sequence);
+  EXPECT_EQ(m.num_used_blocks(), 2);
+  EXPECT_EQ(m.transfer(id).state, TransferState::kRunning);
+  m.finish_op(id, true);
+  EXPECT_EQ(m.num_used_blocks(), 0);
+  EXPECT_EQ(m.transfer(id).state, TransferState::kDone);
+}
+
 }  // namespace
 }  // namespace bz::kv

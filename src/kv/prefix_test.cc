@@ -207,5 +207,15 @@ TEST(Prefix, ADraftLayerRecomputesTheLastBlock) {
   EXPECT_EQ(hit.groups[0].reason, MissReason::kNone);
 }
 
+// KV-3: a digest names a candidate; the tokens decide.
+TEST(Prefix, ACollisionIsNoHit) {
+  CacheConfig config = config_of({full(4)});
+  config.digest = [](std::span<const uint8_t>) { return Digest{{1, 2, 3, 4}}; };
+  CacheManager m(config);
+  serve(m, {iota(9)});
+  EXPECT_EQ(hit_of(m, {iota(9)}), 8);
+  EXPECT_EQ(hit_of(m, {iota(9, 100)}), 0);
+}
+
 }  // namespace
 }  // namespace bz::kv

@@ -59,7 +59,7 @@ constexpr int32_t width_for(const GroupSpec& spec, const RowProgress& row, int32
   if (row.scheduled == 0) return 0;
   switch (spec.kind) {
     case CacheKind::kRing: return 1;
-    case CacheKind::kState: return 1 + num_spec;
+    case CacheKind::kState: return mutated(Mutation::kOneStatePerRow) ? 1 : 1 + num_spec;
     case CacheKind::kCross: return ceil_div(row.encoder_tokens, spec.block_size);
     case CacheKind::kCompressed:
       BZ_CHECK_GE(spec.ratio, 1);

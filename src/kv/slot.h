@@ -141,6 +141,7 @@ BZ_HD constexpr StateId state_of(const GroupView& g, RowId row, int32_t column) 
 
 // Byte offset of an entry from the base of the slabs. REQUIRES: slot is not kPadSlot.
 BZ_HD constexpr ByteOffset entry_offset(const PageView& p, SlotId slot) {
+  if (slot.value() >= 0 && mutated(Mutation::kDenseStride)) return ByteOffset(p.offset + slot.value() * p.entry_bytes);
   // A 64-bit division costs a GPU ten times a 32-bit one. A negative slot, a fault already, keeps its sign: it must
   // land in the unmapped granule below block 0, not somewhere else.
   if (static_cast<uint64_t>(slot.value()) <= INT32_MAX) {

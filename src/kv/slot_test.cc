@@ -93,7 +93,9 @@ constexpr bool null_row_is_pad() {
   const GroupView g{table, width, first, 2, 1, 16, 16};
   return slot_of(g, kNullRow, 0) == kPadSlot && slot_of(g, RowId(1), 3) == SlotId(int64_t{6 * 16 + 3});
 }
+#if !defined(BZ_MUTATIONS)  // with them nothing of slot.h is constant
 static_assert(null_row_is_pad());
+#endif
 
 }  // namespace
 }  // namespace bz::kv

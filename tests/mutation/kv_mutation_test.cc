@@ -43,7 +43,8 @@ INSTANTIATE_TEST_SUITE_P(Each, KvMutation,
                          testing::Values(kSlotWithoutNullTest, kReleaseWithoutChange, kRingWithoutKeepRule,
                                          kWindowByScheduled, kReleaseWithoutFence, kPinsDroppedEarly,
                                          kFailedLoadIsTaken, kHitsTakenLate, kPublishAtSchedule, kHitWithoutTokens,
-                                         kSharedBlockIsWritten, kHitInsideRing, kNoZeroing));
+                                         kSharedBlockIsWritten, kHitInsideRing, kNoZeroing, kNullBlockIsGivenOut,
+                                         kOneStatePerRow));
 
 TEST(KvMutationNone, NothingIsFoundWithoutOne) {
   g_mutations = 0;

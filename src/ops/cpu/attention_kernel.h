@@ -188,6 +188,7 @@ class Attention {
     return p_.out.row<float>(t) + int64_t{kv_head * group_ + g} * hd_;
   }
   void zero_token(int64_t t, Heads heads) const {  // PAD-5
+    if (mutated(Mutation::kEmptyRowsUnwritten)) return;
     __builtin_memset(out_head(t, heads.begin, 0), 0,
                      sizeof(float) * static_cast<size_t>((heads.end - heads.begin) * group_ * hd_));
   }

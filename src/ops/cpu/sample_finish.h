@@ -2,6 +2,7 @@
 // sample write RowState).
 #pragma once
 
+#include "base/mutation.h"
 #include "ops/params.h"
 
 namespace bz::ops::cpu {
@@ -14,6 +15,12 @@ inline bool samples_live(const StepView& view, int64_t row) {
 // The batch row samples in this step, and the model has said something about its last token.
 inline bool row_samples(const StepView& view, const int32_t* sample_row, int64_t row) {
   return samples_live(view, row) && sample_row[row] != 0 && view.logits_start[row + 1] > view.logits_start[row];
+}
+
+// Which output of its request the row samples: with the seed, the key of its random numbers (PAD-9b).
+inline uint32_t output_index(const SampleParams& p, int64_t row) {
+  const uint32_t place = mutated(Mutation::kRandomByPlace) ? static_cast<uint32_t>(row) : 0;
+  return p.sampling[row].first_output + p.row_state[p.view.row_index[row]].num_sampled + place;
 }
 
 // The staging and result slot of the current step, as prepare counted it.

@@ -207,8 +207,7 @@ RowResult sample_row(const SampleParams& p, int64_t b, bool greedy) {
   int32_t token = best.id;
   if (!greedy && p.sampling[b].temperature > 0.0f) {
     const RowSampling& s = p.sampling[b];
-    const double u = uniform(s.seed, s.first_output + p.row_state[p.view.row_index[b]].num_sampled);
-    token = draw<V>(choices, n, best, s, u);
+    token = draw<V>(choices, n, best, s, uniform(s.seed, output_index(p, b)));
   }
   return {token, logprob_of<V>(x, n, m, token)};
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/math.h"
+#include "base/mutation.h"
 #include "ops/shape_checks.h"
 
 namespace bz::ops::cpu {
@@ -25,8 +27,9 @@ inline bool row_is_live(const StepView& view, int32_t row) {
 inline VisibleRange visible_range(const StepView& view, int32_t group, int32_t row, int64_t token) {
   const GroupStep& g = view.groups[group];
   const int32_t position = view.positions[token];
-  return {std::max(g.first_visible[row], kv::first_visible(g.view, position)),
-          std::min(position + 1, view.seq_len[row])};
+  const int32_t begin = std::max(g.first_visible[row], kv::first_visible(g.view, position));
+  if (mutated(Mutation::kReadsWholeBlocks)) return {begin, round_up(position + 1, g.view.block_size)};
+  return {begin, std::min(position + 1, view.seq_len[row])};
 }
 
 }  // namespace bz::ops::cpu

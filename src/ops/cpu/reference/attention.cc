@@ -96,8 +96,8 @@ void run_tokens(const AttentionParams& p, int64_t t, int64_t end, int32_t kv_hea
   while (t < end) {
     const int32_t row = p.view.token_row[t];
     if (!row_is_live(p.view, row)) {  // PAD-5
-      std::memset(p.out.row<float>(t) + static_cast<int64_t>(kv_head) * group * p.layer.head_dim, 0,
-                  sizeof(float) * static_cast<size_t>(group * p.layer.head_dim));
+      float* out = p.out.row<float>(t) + static_cast<int64_t>(kv_head) * group * p.layer.head_dim;
+      if (!mutated(Mutation::kEmptyRowsUnwritten)) std::fill_n(out, group * p.layer.head_dim, 0.0f);
       ++t;
       continue;
     }

@@ -92,7 +92,7 @@ void sample_random(const SampleParams& p, Worker& worker) {
     if (s.temperature <= 0.0f) return argmax(logits, n);
     auto* weight = static_cast<double*>(p.scratch) + b * (n + (n + 1) / 2);
     auto* order = reinterpret_cast<int32_t*>(weight + n);
-    const double u = uniform(s.seed, s.first_output + p.row_state[p.view.row_index[b]].num_sampled);
+    const double u = uniform(s.seed, output_index(p, b));
     return draw(logits, n, s, u, order, weight);
   });
 }

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Each contract's tests pass, and fail when the mutation that breaks the contract is switched on.
+
+  contracts.py MUTATION_H CONTRACTS_MD BINARY...    every claim below; the page must name each mutation beside its contract
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+# Contract, mutation, tests (a GoogleTest filter). World's own mutations are in kv_mutation_test, the engine's in
+# mutation_test; here are the tests that stand beside the code.
+CLAIMS = [
+    ("PAD-1", "kNullBlockIsGivenOut", "BlockPool*"),
+    ("PAD-2", "kSlotWithoutNullTest", "Slot.*"),
+    ("PAD-3", "kStageOnlyLiveRows", "StepInputsTest.WritesTheWholeExtent*"),
+    ("PAD-3", "kReleaseWithoutChange", "PrepareKinds.AMovedOrRemovedRow*"),
+    ("PAD-4", "kZeroFilledSlots", "PrepareKinds.DummyTables*"),
+    ("PAD-4", "kDummySkipsStaging", "StepInputsTest.AStepWithoutRows*"),
+    ("PAD-5", "kEmptyRowsUnwritten", "*Attention*"),
+    ("PAD-6", "kCountPaddedAsValid", "StepInputsTest.StagesWhatThePlanSays"),
+    ("PAD-7", "kReadsWholeBlocks", "*TinyPadding.UnownedBytesAreNan*"),
+    ("PAD-9a", "kReadsWholeBlocks", "*TinyPadding.EveryPaddedSize*:*TinyPadding.DummySteps*:*Attention*"),
+    ("PAD-9b", "kRandomByPlace", "*TinyPadding.AloneOrAllAtOnce*"),
+    ("PAD-10", "kNoSequenceCheck", "RecordedGraph.AReplayThatWasNotStaged*"),
+    ("KV-2", "kWindowByScheduled", "CacheWorld.*"),
+    ("KV-3", "kHitWithoutTokens", "Prefix.*"),
+    ("KV-3", "kPublishAtSchedule", "Prefix.*"),
+    ("KV-4", "kNoZeroing", "CacheManager.NewBlocksAreZeroed*"),
+    ("KV-5", "kDenseStride", "Slot.OffsetsFollowTheStride"),
+    ("KV-6", "kSharedBlockIsWritten", "CacheWorld.*"),
+    ("RING-1", "kRingWithoutKeepRule", "SlotKinds.*"),
+    ("RING-2", "kHitInsideRing", "Prefix.*"),
+    ("STATE-1", "kOneStatePerRow", "PrepareKinds.EveryTokenHas*"),
+    ("XFER-1", "kPinsDroppedEarly", "CacheManager.ALeaseThatExpires*"),
+    ("XFER-1", "kFailedLoadIsTaken", "CacheWorld.*"),
+    ("HOST-1", "kStagingSlotReused", "StepInputsDeathTest.ASlotWhoseResults*"),
+    ("ENG-1", "kNanIsAToken", "SchedulerTest.ARequestWhoseLogitsAreNan*"),
+    ("ENG-2", "kFinishKeepsRow", "SchedulerTest.ACancelledRequest*"),
+    ("ENG-3", "kPlansForgetCapacity", "*SteadyAllocation.NoneInDecodeSteps*"),
+]
+
+
+def mutations(header):
+    body = re.search(r"enum class Mutation[^{]*{(.*?)};", pathlib.Path(header).read_text(), re.S).group(1)
+    return re.findall(r"^\s*(k\w+),", body, re.M)
+
+
+def run(binary, tests, number=None):
+    env = {k: v for k, v in os.environ.items() if k != "BLOCKZERO_MUTATION"}
+    if number is not None:
+        env["BLOCKZERO_MUTATION"] = str(number)
+    done = subprocess.run([binary, f"--gtest_filter={tests}"], env=env, capture_output=True, text=True, timeout=280, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def main():
+    names = mutations(sys.argv[1])
+    page = pathlib.Path(sys.argv[2]).read_text()
+    broken = []
+    for contract, mutation, tests in CLAIMS:
+        rows = [line for line in page.splitlines() if line.startswith("|") and re.search(rf"\b{contract}\b", line)]
+        if not any(mutation in row for row in rows):
+            broken.append(f"{contract}: the page does not name {mutation}")
+        for binary in sys.argv[3:]:
+            listed = subprocess.run([binary, f"--gtest_filter={tests}", "--gtest_list_tests"], capture_output=True, text=True,
+                                    check=True).stdout
+            if "  " in listed:
+                break
+        else:
+            broken.append(f"{contract}: no test {tests}")
+            continue
+        code, output = run(binary, tests)
+        if code != 0:
+            broken.append(f"{contract}: {tests} fail without a mutation:\n{output[-2000:]}")
+        if run(binary, tests, names.index(mutation))[0] == 0:
+            broken.append(f"{contract}: {tests} pass with {mutation}")
+        print(f"{contract:8} {mutation:24} {tests}", flush=True)
+    print("\n".join(broken))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
