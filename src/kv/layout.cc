@@ -32,6 +32,36 @@ GroupLayout place_group(GroupId id, const GroupSpec& spec, const std::vector<Lay
   return group;
 }
 
+// What a request of so many tokens takes of one group's blocks.
+RequestBytes bytes_of_group(const Layout& layout, const GroupLayout& group, int32_t num_tokens, int32_t num_spec) {
+  const GroupSpec& spec = group.spec;
+  const Columns c = columns_for(spec, {num_tokens, num_tokens, 0}, num_spec);
+  RequestBytes bytes{(c.width - c.first - sink_columns(spec)) * layout.block_stride, 0};
+  int64_t entries = spec.block_size;  // a ring; of a state: 1
+  if (spec.kind == CacheKind::kState) entries = 1 + num_spec;
+  if (tokens_per_block(spec) > 0) entries = (num_tokens - first_needed(spec, num_tokens)) / spec.ratio / spec.cp_world;
+  for (const LayerPages& p : group.layers) bytes.used += entries * (p.k.entry_bytes + p.v.entry_bytes);
+  return bytes;
+}
+
+// Where the waste of a typical request lies: the groups that cause a tenth of it or more.
+void explain_waste(Layout& layout, const RequestBytes& typical, const LayoutRequest& request) {
+  const int64_t waste = typical.taken - typical.used;
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    const RequestBytes b = bytes_of_group(layout, layout.groups[g], request.reference_tokens, request.num_spec);
+    if ((b.taken - b.used) * 10 < waste) continue;
+    layout.notes.push_back(fmt::format(
+        "{:.0f} % of the waste is group {}'s ({}): {} slabs for {} bytes; a group takes whole slabs, and the largest "
+        "group sets their size",
+        100.0 * static_cast<double>(b.taken - b.used) / static_cast<double>(waste), g,
+        cache_kind_name(layout.groups[g].spec.kind), b.taken / layout.block_stride, b.used));
+  }
+  const int32_t longer = 16 * request.reference_tokens;
+  layout.notes.push_back(fmt::format("of {} tokens it would be {:.1f} %{}", longer,
+                                     100 * bytes_of_request(layout, longer, request.num_spec).waste(),
+                                     request.block_size > 0 ? "; try it without --block-size" : ""));
+}
+
 void add_notes(Layout& layout, const LayoutRequest& request) {
   for (size_t g = 0; g < layout.groups.size(); ++g) {
     const GroupLayout& group = layout.groups[g];
@@ -53,6 +83,7 @@ void add_notes(Layout& layout, const LayoutRequest& request) {
   const RequestBytes typical = bytes_of_request(layout, request.reference_tokens, request.num_spec);
   layout.notes.push_back(fmt::format("a request of {} tokens takes {} bytes, {:.1f} % of them waste",
                                      request.reference_tokens, typical.taken, typical.waste() * 100));
+  if (typical.waste() > kExplainedWaste) explain_waste(layout, typical, request);
 }
 
 // How many blocks fit, and where they end. A tail that would cost under 1 % of the blocks is rounded away.
@@ -124,14 +155,9 @@ RequestBytes bytes_of_request(const Layout& layout, int32_t num_tokens, int32_t 
   BZ_CHECK_GE(num_tokens, 1);
   RequestBytes bytes;
   for (const GroupLayout& group : layout.groups) {
-    const GroupSpec& spec = group.spec;
-    const Columns c = columns_for(spec, {num_tokens, num_tokens, 0}, num_spec);
-    bytes.taken += (c.width - c.first - sink_columns(spec)) * layout.block_stride;
-    int64_t entries = spec.block_size;  // a ring; of a state: 1
-    if (spec.kind == CacheKind::kState) entries = 1 + num_spec;
-    if (tokens_per_block(spec) > 0)
-      entries = (num_tokens - first_needed(spec, num_tokens)) / spec.ratio / spec.cp_world;
-    for (const LayerPages& p : group.layers) bytes.used += entries * (p.k.entry_bytes + p.v.entry_bytes);
+    const RequestBytes more = bytes_of_group(layout, group, num_tokens, num_spec);
+    bytes.taken += more.taken;
+    bytes.used += more.used;
   }
   BZ_CHECK_LE(bytes.used, bytes.taken);
   return bytes;

@@ -64,6 +64,8 @@ struct RequestBytes {
 };
 RequestBytes bytes_of_request(const Layout& layout, int32_t num_tokens, int32_t num_spec);
 
+inline constexpr double kExplainedWaste = 0.1;  // above it the notes say where it lies
+
 // A view of one group's tables and a view of another group's pages: aborts (F27).
 void check_same_group(const GroupView& tables, const PageView& pages);
 

@@ -100,6 +100,8 @@ TEST(CacheSpecs, WasteIsSmallOrExplained) {
     std::string notes;
     for (const std::string& note : layout.notes) notes += note + "\n";
     EXPECT_NE(notes.find("% of them waste"), std::string::npos);
+    EXPECT_EQ(notes.find("% of the waste is group") != std::string::npos, typical.waste() > kv::kExplainedWaste)
+        << name;
     for (size_t g = 0; g < layout.groups.size(); ++g) {
       const kv::GroupLayout& group = layout.groups[g];
       const std::string start = fmt::format("group {}:", g);
