@@ -20,6 +20,7 @@ constexpr const char* kHost = "(host)";
 struct Host {};  // what runs between two graphs
 
 OpTimer::Entry describe(const Host&) { return {kHost}; }
+OpTimer::Entry describe(const ops::CopyBlocksParams&) { return {"copy_blocks"}; }
 OpTimer::Entry describe(const ops::PrepareParams&) { return {"prepare"}; }
 OpTimer::Entry describe(const ops::EmbedParams&) { return {"embed"}; }
 OpTimer::Entry describe(const ops::RmsNormParams& p) { return {fmt::format("rms_norm {}", p.x.cols)}; }
@@ -78,6 +79,7 @@ void timed(device::Stream& stream, const Params& params) {
 ops::OpTable timed_table(const ops::OpTable& inner) {
   using ops::OpTable;
   OpTable t = inner;  // with the sizes and questions, which are not timed
+  t.copy_blocks = timed<&OpTable::copy_blocks, ops::CopyBlocksParams>;
   t.prepare = timed<&OpTable::prepare, ops::PrepareParams>;
   t.embed = timed<&OpTable::embed, ops::EmbedParams>;
   t.rms_norm = timed<&OpTable::rms_norm, ops::RmsNormParams>;

@@ -22,6 +22,7 @@ struct EngineStats {
   int64_t requests_finished = 0;  // by any reason
   int64_t requests_failed = 0;
   int64_t requests_preempted = 0;
+  int64_t requests_forked = 0;                   // choices that began as a copy of another one's prompt
   int64_t prompt_tokens = 0;                     // computed
   int64_t generation_tokens = 0;                 // sampled
   int64_t prefix_query_tokens = 0;               // looked for in the prefix cache at admission
@@ -53,7 +54,8 @@ class EngineClient {
   virtual ~EngineClient() = default;
   virtual const EngineInfo& info() const = 0;
   // Checks and queues a request. A bad one is refused here with the field's name in Status::param(); nothing of it
-  // stays. sink->on_output is called until an Output with `finished` was delivered; it may run before submit returns.
+  // stays. sink->on_output is called until an Output with `finished` was delivered; it may run before submit returns. A
+  // request of several choices answers under as many ids, from the returned one on.
   virtual Result<RequestId> submit(Request request, std::shared_ptr<Sink> sink) = 0;
   // The client left. Unknown or finished ids are ignored. An Output with kCancelled still comes, once.
   virtual void cancel(RequestId id) = 0;

@@ -16,6 +16,7 @@ EngineCore::EngineCore(GraphRunner& runner, const SchedulerConfig& config, const
     plan.tokens.reserve(static_cast<size_t>(limits.max_tokens));
     plan.cache.changes.reserve(static_cast<size_t>(limits.max_changes));
     plan.history.reserve(static_cast<size_t>(limits.max_history));
+    plan.cache.copies.reserve(static_cast<size_t>(limits.max_copies));
     plan.biases.reserve(static_cast<size_t>(limits.max_biases));
   }
   if (sanitizer_ != nullptr) sanitizer_->poison_free_blocks(scheduler_.cache());
@@ -110,6 +111,7 @@ EngineStats EngineCore::stats() const {
   s.requests_finished = c.finished;
   s.requests_failed = c.failed;
   s.requests_preempted = c.preempted;
+  s.requests_forked = c.forked;
   s.prompt_tokens = c.prompt_tokens;
   s.generation_tokens = c.generation_tokens;
   s.prefix_query_tokens = c.prefix_query_tokens;

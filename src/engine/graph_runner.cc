@@ -63,6 +63,15 @@ ops::TensorRef GraphRunner::logits(const GraphKey& key) const {
   return ops::tensor_f32(logits_.device(), memory_.view(key).padded_logits, model_.vocab_size());
 }
 
+void GraphRunner::enqueue_copies() {
+  stream_->set_layer(-1);
+  ops::CopyBlocksParams p = memory_.copy_blocks_params(inputs_);
+  p.base = slabs_->base();
+  p.block_stride = slabs_->request().block_stride;
+  p.num_blocks = static_cast<int32_t>(slabs_->request().num_blocks);
+  ops_.copy_blocks(*stream_, p);
+}
+
 void GraphRunner::enqueue_forward(const GraphKey& key) {
   const ops::StepView view = memory_.view(key);
   stream_->set_layer(-1);
@@ -99,6 +108,13 @@ void GraphRunner::capture(const GraphKey& key) {
   slabs_->rezero_null_block();  // --null-guard=off: whatever a capture wrote there goes
 }
 
+void GraphRunner::capture_copies() {
+  if (copy_graph_ != nullptr) return;
+  stream_->begin_capture();
+  enqueue_copies();
+  copy_graph_ = stream_->end_capture();
+}
+
 void GraphRunner::capture_sampler(const SamplerKey& key) {
   if (sampler_graphs_.contains(key)) return;
   stream_->begin_capture();
@@ -111,6 +127,7 @@ void GraphRunner::run(const StepPlan& plan) {
   if (key.mode != GraphMode::kNone) {
     capture(key);
     capture_sampler({key, plan.sampler_class()});
+    if (!plan.cache.copies.empty()) capture_copies();
   }
   execute(inputs_.stage(plan, key));
 
@@ -126,9 +143,11 @@ void GraphRunner::run(const StepPlan& plan) {
 void GraphRunner::execute(StagedStep step) {
   stream_->set_step(step.sequence());
   if (step.key().mode == GraphMode::kNone) {
+    if (step.has_copies()) enqueue_copies();
     enqueue_forward(step.key());
     enqueue_sample(step.key(), step.sampler());
   } else {
+    if (step.has_copies()) stream_->launch(*copy_graph_);
     stream_->launch(*forward_graphs_.at(step.key()));
     stream_->launch(*sampler_graphs_.at({step.key(), step.sampler()}));
   }

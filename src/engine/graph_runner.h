@@ -86,8 +86,10 @@ class GraphRunner {
   Status allocate(const kv::Layout& layout);
 
   // The ops of a step, enqueued on the stream: recorded during a capture, run otherwise. One code for both.
+  void enqueue_copies();
   void enqueue_forward(const GraphKey& key);
   void enqueue_sample(const GraphKey& key, ops::SamplerClass sampler);
+  void capture_copies();
   void capture_sampler(const SamplerKey& key);
   void execute(StagedStep step);
 
@@ -102,8 +104,9 @@ class GraphRunner {
   std::vector<ops::KvLayer> kv_layers_;
   std::vector<int32_t> kv_groups_;
   device::Buffer logits_;
-  device::Buffer adjusted_;        // f32 [max rows, V]
-  device::Buffer sample_scratch_;  // of adjust_logits, then of sample
+  device::Buffer adjusted_;                    // f32 [max rows, V]
+  device::Buffer sample_scratch_;              // of adjust_logits, then of sample
+  std::unique_ptr<device::Graph> copy_graph_;  // run ahead of the steps whose plan has copies
   std::map<GraphKey, std::unique_ptr<device::Graph>> forward_graphs_;
   std::map<SamplerKey, std::unique_ptr<device::Graph>> sampler_graphs_;
   SamplerKey in_flight_[StepInputs::kRingSlots];  // by sequence

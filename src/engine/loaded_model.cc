@@ -128,6 +128,7 @@ Status LoadedModel::start(const Progress& progress) {
   const auto num_groups = static_cast<int32_t>(plan_.layout.groups.size());
   runner.limits.max_changes = o.max_num_seqs * (2 + 4 * num_groups) + num_groups * o.max_num_batched_tokens;
   runner.limits.max_history = plan_.max_model_len;
+  runner.limits.max_copies = plan_.layout.num_blocks;  // each has a target of its own
   const size_t biases_per_row = kMaxLogitBias + kMaxStopTokenIds + tokenizer_->end_ids().size();
   runner.limits.max_biases = o.max_num_seqs * static_cast<int32_t>(biases_per_row);
   runner.mode = o.graphs;

@@ -16,6 +16,8 @@ namespace bz::engine {
 
 using RequestId = StrongId<struct RequestTag, uint64_t>;
 
+inline constexpr int32_t kMaxChoices = 128;       // answers of a request
+inline constexpr int32_t kMaxPriority = 100;      // from -100, the most urgent
 inline constexpr size_t kMaxLogitBias = 300;      // entries of a request
 inline constexpr size_t kMaxStopTokenIds = 64;    // of a request
 inline constexpr int32_t kMaxTopLogprobs = 20;    // alternatives of a token
@@ -43,6 +45,11 @@ struct SamplingParams {
 struct Request {
   std::vector<int32_t> prompt;  // token ids, at least one
   SamplingParams sampling;
+  // Answers to one prompt, whose prompt is computed once (KV-6). They have consecutive ids; the n-th one's seed is
+  // sampling.seed + n.
+  int32_t num_choices = 1;
+  int32_t priority = 0;     // lower: earlier (engine/wait_queue.h)
+  std::string client;       // who shares the engine fairly with whom; empty: one client like any other
   int32_t max_tokens = 16;  // at least 1
   int32_t min_tokens = 0;   // no end token or stop token before so many outputs; at most max_tokens
   bool ignore_eos = false;
@@ -69,6 +76,7 @@ struct TokenLogprobs {
 // New tokens of one request, delivered at most once a step.
 struct Output {
   RequestId id;
+  int32_t choice = 0;  // 0 to num_choices - 1
   std::vector<int32_t> tokens;
   std::vector<float> token_logprobs;           // one a token
   std::vector<TokenLogprobs> logprobs;         // one a token, if Request::logprobs asks

@@ -27,69 +27,6 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
 
 namespace {
 
-Status check_sampling(const SamplingParams& p) {
-  if (!std::isfinite(p.temperature) || p.temperature < 0) {
-    return invalid_field("temperature", "temperature is {}: must be a number of at least 0", p.temperature);
-  }
-  if (!(p.top_p > 0 && p.top_p <= 1)) return invalid_field("top_p", "top_p is {}: must be above 0, at most 1", p.top_p);
-  if (p.top_k < 0) return invalid_field("top_k", "top_k is {}: must be at least 0 (0: off)", p.top_k);
-  if (!(p.min_p >= 0 && p.min_p < 1))
-    return invalid_field("min_p", "min_p is {}: must be at least 0, below 1", p.min_p);
-  if (!(std::isfinite(p.repetition_penalty) && p.repetition_penalty > 0)) {
-    return invalid_field("repetition_penalty", "repetition_penalty is {}: must be above 0", p.repetition_penalty);
-  }
-  for (const auto& [name, value] :
-       {std::pair("presence_penalty", p.presence_penalty), std::pair("frequency_penalty", p.frequency_penalty)}) {
-    if (!(std::fabs(value) <= 2)) return invalid_field(name, "{} is {}: must be from -2 to 2", name, value);
-  }
-  return ok_status();
-}
-
-Status check_logit_bias(const std::vector<LogitBias>& biases, int32_t vocab_size) {
-  constexpr const char* kField = "logit_bias";
-  if (biases.size() > kMaxLogitBias) {
-    return invalid_field(kField, "logit_bias has {} entries: at most {} are allowed", biases.size(), kMaxLogitBias);
-  }
-  for (size_t i = 0; i < biases.size(); ++i) {
-    const LogitBias& b = biases[i];
-    if (b.token < 0 || b.token >= vocab_size) {
-      return invalid_field(kField, "logit_bias names token {}: ids are from 0 to {}", b.token, vocab_size - 1);
-    }
-    if (!(std::fabs(b.bias) <= kMaxLogitBiasValue)) {
-      return invalid_field(kField, "logit_bias of token {} is {}: must be from -100 to 100", b.token, b.bias);
-    }
-    const auto same = [&](const LogitBias& other) { return other.token == b.token; };
-    if (std::any_of(biases.begin() + static_cast<int64_t>(i) + 1, biases.end(), same)) {
-      return invalid_field(kField, "logit_bias names token {} twice", b.token);
-    }
-  }
-  return ok_status();
-}
-
-Status check_outputs(const Request& r, int32_t vocab_size) {
-  if (r.max_tokens < 1) return invalid_field("max_tokens", "max_tokens is {}: must be at least 1", r.max_tokens);
-  if (r.min_tokens < 0 || r.min_tokens > r.max_tokens) {
-    return invalid_field("min_tokens", "min_tokens is {}: must be from 0 to max_tokens, {}", r.min_tokens,
-                         r.max_tokens);
-  }
-  if (r.stop_token_ids.size() > kMaxStopTokenIds) {
-    return invalid_field("stop_token_ids", "stop_token_ids has {} ids: at most {} are allowed", r.stop_token_ids.size(),
-                         kMaxStopTokenIds);
-  }
-  for (const int32_t id : r.stop_token_ids) {
-    if (id < 0 || id >= vocab_size) {
-      return invalid_field("stop_token_ids", "stop_token_ids names token {}: ids are from 0 to {}", id, vocab_size - 1);
-    }
-  }
-  for (const auto& [name, count] :
-       {std::pair("logprobs", r.logprobs), std::pair("prompt_logprobs", r.prompt_logprobs)}) {
-    if (count < -1 || count > kMaxTopLogprobs) {
-      return invalid_field(name, "{} is {}: at most {} alternatives are given", name, count, kMaxTopLogprobs);
-    }
-  }
-  return ok_status();
-}
-
 TokenLogprobs to_token_logprobs(const ops::LogprobResult& r, int32_t num_top) {
   TokenLogprobs t{r.token, r.logprob, r.rank, std::min(r.num_top, num_top), {}, {}};
   std::copy_n(r.top_tokens, t.num_top, t.top_tokens.begin());
@@ -99,34 +36,7 @@ TokenLogprobs to_token_logprobs(const ops::LogprobResult& r, int32_t num_top) {
 
 }  // namespace
 
-Status Scheduler::check(const Request& r) const {
-  const auto prompt = static_cast<int64_t>(r.prompt.size());
-  if (prompt == 0) return invalid_field("prompt", "the prompt is empty");
-  BZ_TRY(check_outputs(r, config_.vocab_size));
-  if (prompt + 1 > config_.max_model_len) {
-    return invalid_field("prompt", "the prompt has {} tokens, the context {}: shorten the prompt", prompt,
-                         config_.max_model_len);
-  }
-  if (prompt + r.max_tokens > config_.max_model_len) {
-    return invalid_field("max_tokens",
-                         "{} prompt tokens and max_tokens {} exceed the context of {} tokens: at most {} fit", prompt,
-                         r.max_tokens, config_.max_model_len, config_.max_model_len - prompt);
-  }
-  BZ_TRY(check_sampling(r.sampling));
-  BZ_TRY(check_logit_bias(r.sampling.logit_bias, config_.vocab_size));
-  const int32_t blocks = cache_.num_blocks_for(static_cast<int32_t>(prompt) + r.max_tokens);
-  if (blocks > cache_.num_usable_blocks()) {
-    return Status(
-        StatusCode::kResourceExhausted,
-        fmt::format("{} tokens need {} cache blocks, the cache has {}: lower max_tokens or start with a larger "
-                    "--kv-cache-bytes",
-                    prompt + r.max_tokens, blocks, cache_.num_usable_blocks()),
-        "max_tokens");
-  }
-  return ok_status();
-}
-
-void Scheduler::add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
+StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std::shared_ptr<Sink> sink) {
   auto s = std::make_unique<RequestState>();
   s->id = id;
   s->tokens = request.prompt;
@@ -134,11 +44,29 @@ void Scheduler::add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
   s->request = std::move(request);
   s->sink = std::move(sink);
   s->output.id = id;
+  s->output.choice = choice;
   s->output.tokens.reserve(1);
   s->output.token_logprobs.reserve(1);
   if (s->request.logprobs >= 0) s->output.logprobs.reserve(1);
   by_id_[id] = s.get();
-  waiting_.push_back(std::move(s));
+  waiting_.open(*s);
+  return s;
+}
+
+void Scheduler::add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
+  const int32_t num_choices = request.num_choices;
+  // Of a single token there is nothing to share; a prompt that is scored is scored for each choice.
+  const bool shared = request.prompt.size() > 1 && request.prompt_logprobs < 0;
+  std::vector<StatePtr> others;
+  for (int32_t n = 1; n < num_choices; ++n) {
+    Request other = request;
+    other.sampling.seed += static_cast<uint64_t>(n);
+    others.push_back(new_state(RequestId(id.value() + static_cast<uint64_t>(n)), n, std::move(other), sink));
+  }
+  StatePtr first = new_state(id, 0, std::move(request), std::move(sink));
+  if (shared) first->followers.swap(others);
+  waiting_.add(std::move(first));
+  for (StatePtr& s : others) waiting_.add(std::move(s));
 }
 
 bool Scheduler::cancel(RequestId id) {
@@ -160,6 +88,7 @@ void Scheduler::finish_all(FinishReason reason, const std::string& error) {
 
 void Scheduler::schedule(StepPlan& plan) {
   plan.clear();
+  fork_followers();
   plan_decodes(plan);
   plan_chunks(plan);
   admit_waiting(plan);
@@ -173,11 +102,41 @@ bool Scheduler::row_left(const StepPlan& plan) const {
   return token_budget(plan) > 0 && static_cast<int32_t>(plan.rows.size()) < config_.max_num_seqs;
 }
 
+// What the token history of one step holds is bounded (ENG-3); alone, every row fits.
+bool Scheduler::history_fits(const StepPlan& plan, int32_t num_tokens) const {
+  return static_cast<int32_t>(plan.history.size()) + num_tokens <= config_.max_model_len;
+}
+
+// Rows whose prompt is there but for its last token, copied for those who wait for that.
+void Scheduler::fork_followers() {
+  for (size_t i = 0; i < running_.size(); ++i) {  // grows
+    RequestState& leader = *running_[i];
+    if (leader.followers.empty() || !leader.at_fork_point()) continue;
+    for (StatePtr& s : std::exchange(leader.followers, {})) {
+      if (static_cast<int32_t>(running_.size()) < config_.max_num_seqs && cache_.can_fork(leader.row)) {
+        s->row = cache_.fork(leader.row);
+        s->num_computed = s->history_len = leader.num_computed;
+        s->output.num_cached_tokens = leader.output.num_cached_tokens;
+        ++counters_.forked;
+        start_running(std::move(s));
+      } else {
+        waiting_.add(std::move(s));
+      }
+    }
+  }
+}
+
+void Scheduler::start_running(StatePtr s) {
+  const auto behind = [](const StatePtr& a, const StatePtr& b) { return a->request.priority < b->request.priority; };
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), s, behind), std::move(s));
+}
+
 // Requests with exactly one token to compute. A victim of preemption stands behind the row it makes room for, so it is
 // never in the plan yet.
 void Scheduler::plan_decodes(StepPlan& plan) {
   for (size_t i = 0; i < running_.size() && row_left(plan); ++i) {
     if (running_[i]->num_uncomputed() != 1 || running_[i]->outputs_complete()) continue;
+    if (!history_fits(plan, running_[i]->history_len)) continue;  // a later step's
     const kv::RowId row = running_[i]->row;
     while (i < running_.size() && !cache_.can_append(row, 1)) preempt_last();
     if (i == running_.size()) return;  // it was the last one itself
@@ -185,32 +144,36 @@ void Scheduler::plan_decodes(StepPlan& plan) {
   }
 }
 
+// Tokens of a row's next chunk. A prompt that others wait for stops before its last token.
+int32_t Scheduler::next_chunk(const StepPlan& plan, const RequestState& s) const {
+  const int32_t left = s.num_uncomputed() - (s.followers.empty() ? 0 : 1);
+  return std::min(left, token_budget(plan));
+}
+
 void Scheduler::plan_chunks(StepPlan& plan) {
   for (const StatePtr& s : running_) {
     if (!row_left(plan)) return;
-    const int32_t left = s->num_uncomputed();
-    const int32_t chunk = std::min(left, token_budget(plan));
+    if (s->num_uncomputed() <= 1) continue;
+    const int32_t chunk = next_chunk(plan, *s);
     // Without room it waits: those that decode end, or are preempted for each other.
-    if (left > 1 && cache_.can_append(s->row, chunk)) add_row(plan, *s, chunk);
+    if (cache_.can_append(s->row, chunk)) add_row(plan, *s, chunk);
   }
 }
 
 void Scheduler::admit_waiting(StepPlan& plan) {
-  while (!waiting_.empty() && row_left(plan) && static_cast<int32_t>(running_.size()) < config_.max_num_seqs &&
+  while (waiting_.size() > 0 && row_left(plan) && static_cast<int32_t>(running_.size()) < config_.max_num_seqs &&
          cache_.can_admit()) {
-    RequestState& s = *waiting_.front();
+    RequestState& s = waiting_.next();
     if (s.num_pending > 0) return;  // preempted with a result on its way: its tokens are not known yet
     // A prompt that is scored is computed from its first token: the cache keeps no logits.
     cache_.find_prefix({std::span(s.tokens).first(s.scores_prompt() ? 1 : s.tokens.size())}, hit_);
-    // What the history of one step holds is bounded (ENG-3); alone, every row fits.
-    const auto history = static_cast<int32_t>(plan.history.size()) + hit_.num_tokens;
-    if (history > config_.max_model_len) return;
+    if (!history_fits(plan, hit_.num_tokens)) return;
     // Room for all its tokens and the next, so that an admission is not undone at once.
     if (!cache_.can_admit(hit_, s.num_tokens() + 1 - hit_.num_tokens)) return;
     admit_row(s);
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    add_row(plan, s, std::min(s.num_uncomputed(), token_budget(plan)));
+    start_running(waiting_.admit(s));
+    const int32_t chunk = next_chunk(plan, s);
+    if (chunk > 0) add_row(plan, s, chunk);  // else: all of it but the token to fork at was in the prefix cache
   }
 }
 
@@ -220,6 +183,7 @@ void Scheduler::admit_row(RequestState& s) {
   s.num_computed = s.history_len = hit_.num_tokens;
   s.first_output = static_cast<uint32_t>(s.num_outputs());
   if (s.num_outputs() == 0) s.output.num_cached_tokens = hit_.num_tokens;
+  if (!s.resumed) WaitQueue::charge(s, s.num_tokens() - hit_.num_tokens);
   if (!cache_.config().prefix_cache) return;
   counters_.prefix_query_tokens += s.num_tokens();
   counters_.prefix_hit_tokens += hit_.num_tokens;
@@ -282,7 +246,7 @@ void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens) {
 void Scheduler::preempt_last() {
   BZ_CHECK(!running_.empty());
   release_row(*running_.back());
-  waiting_.push_front(std::move(running_.back()));
+  waiting_.put_back(std::move(running_.back()));
   running_.pop_back();
   ++counters_.preempted;
 }
@@ -343,6 +307,7 @@ void Scheduler::accept_token(RequestState& s, const ops::RowResult& result, cons
     return finish(s, FinishReason::kError, kNanError);  // ENG-1: this request alone
   }
   ++counters_.generation_tokens;
+  WaitQueue::charge(s, WaitQueue::kOutputCost);
   const auto is = [&](const std::vector<int32_t>& ids) {
     return std::find(ids.begin(), ids.end(), result.token) != ids.end();
   };
@@ -373,14 +338,30 @@ void Scheduler::deliver(RequestState& s) {
   s.output.prompt_logprobs.clear();
 }
 
+// Of those who waited for a prompt that will not come, the first computes it.
 void Scheduler::drop_finished() {
-  const auto finished = [this](const StatePtr& s) {
-    if (!s->output.finished.has_value()) return false;
+  std::vector<StatePtr> heirs;
+  const auto finished = [&](const StatePtr& s) {
+    std::erase_if(s->followers, [&](const StatePtr& f) {
+      if (!f->output.finished) return false;
+      waiting_.close(*f);
+      by_id_.erase(f->id);
+      return true;
+    });
+    if (!s->output.finished) return false;
+    if (!s->followers.empty()) {
+      StatePtr heir = std::move(s->followers.front());
+      s->followers.erase(s->followers.begin());
+      heir->followers = std::move(s->followers);
+      heirs.push_back(std::move(heir));
+    }
+    waiting_.close(*s);
     by_id_.erase(s->id);
     return true;
   };
   std::erase_if(running_, finished);
-  std::erase_if(waiting_, finished);
+  waiting_.erase_if(finished);
+  for (StatePtr& heir : heirs) waiting_.add(std::move(heir));
 }
 
 }  // namespace bz::engine

@@ -2,6 +2,7 @@
 #include "engine/scheduler.h"
 
 #include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,14 +16,18 @@ using testing::ElementsAre;
 
 struct Collect final : Sink {
   void on_output(const Output& output) override {
-    EXPECT_FALSE(finished.has_value()) << "an output after the last one";
+    EXPECT_FALSE(ended.contains(output.choice)) << "an output after the last one";
     tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
-    if (output.finished) finished = output.finished;
+    if (output.finished) {
+      finished = output.finished;
+      ended.insert(output.choice);
+    }
     error = output.error;
     ++deliveries;
   }
   std::vector<int32_t> tokens;
-  std::optional<FinishReason> finished;
+  std::optional<FinishReason> finished;  // of the choice that ended last
+  std::set<int32_t> ended;               // choices
   std::string error;
   int deliveries = 0;
 };
@@ -358,6 +363,74 @@ TEST_F(SchedulerTest, BlocksOfSinksAreNotCountedOn) {
   EXPECT_EQ(sink->finished, FinishReason::kLength);
 }
 
+TEST_F(SchedulerTest, UrgentRequestsRunFirstAndThePreemptedOneIsTheLeastUrgent) {
+  make({.seqs = 2, .blocks = 7});
+  Request later = request(7, 12), urgent = request(7, 12);
+  later.priority = 3;
+  urgent.priority = -3;
+  const auto first = add(1, later);
+  step();
+  add(2, 3, 2);
+  add(3, urgent);
+  step();
+  EXPECT_EQ(rows(), (Rows{{1, 1}, {3, 7}}));  // the urgent one overtook the second
+  while (scheduler_->counters().preempted == 0) step();
+  EXPECT_EQ(plan_.rows.at(0).request, RequestId(uint64_t{3}));  // the one admitted first was preempted
+  EXPECT_FALSE(first->finished);
+  run_to_end();
+  EXPECT_EQ(first->tokens.size(), 12u);
+}
+
+TEST_F(SchedulerTest, ChoicesBeginAsCopiesOfThePrompt) {
+  make({});
+  Request r = request(10, 3);
+  r.num_choices = 3;
+  r.sampling.seed = 50;
+  add(1, r);
+  EXPECT_EQ(scheduler_->num_waiting(), 3);
+  step();
+  EXPECT_EQ(rows(), (Rows{{1, 9}}));
+  EXPECT_FALSE(plan_.rows[0].sample);
+  plan();
+  EXPECT_EQ(rows(), (Rows{{1, 1}, {2, 1}, {3, 1}}));
+  EXPECT_THAT(plan_.tokens, ElementsAre(9, 9, 9));
+  EXPECT_EQ(plan_.cache.copies.size(), 2u);  // the third, open block, for each
+  EXPECT_EQ(plan_.rows[2].sampling.seed, 52u);
+  EXPECT_EQ(plan_.rows[2].history_len, 9);
+  process();
+  run_to_end();
+  EXPECT_EQ(free_blocks(), 32);
+  EXPECT_EQ(scheduler_->counters().forked, 2);
+}
+
+TEST_F(SchedulerTest, ChoicesWithoutARowWaitTheirTurn) {
+  make({.seqs = 2});
+  Request r = request(10, 2);
+  r.num_choices = 3;
+  add(1, r);
+  step();
+  step();
+  EXPECT_EQ(rows(), (Rows{{1, 1}, {2, 1}}));
+  step();
+  step();
+  EXPECT_EQ(rows(), (Rows{{3, 10}}));
+}
+
+TEST_F(SchedulerTest, WhenTheFirstChoiceLeavesTheNextOneComputesThePrompt) {
+  make({.tokens = 4});
+  Request r = request(10, 2);
+  r.num_choices = 3;
+  add(1, r);
+  step();
+  EXPECT_EQ(rows(), (Rows{{1, 4}}));
+  scheduler_->cancel(RequestId(uint64_t{1}));
+  EXPECT_EQ(scheduler_->num_waiting(), 2);
+  step();
+  EXPECT_EQ(rows(), (Rows{{2, 4}}));
+  run_to_end();
+  EXPECT_EQ(scheduler_->counters().forked, 1);
+}
+
 TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndNamesTheField) {
   make({.blocks = 9});  // 32 tokens
   EXPECT_EQ(scheduler_->check(request(0, 5)).param(), "prompt");
@@ -368,6 +441,20 @@ TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndNamesTheField) {
   EXPECT_EQ(too_large.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(too_large.message(), testing::HasSubstr("--kv-cache-bytes"));
   EXPECT_TRUE(scheduler_->check(request(20, 12)).ok());
+  Request bad = request(3, 3);
+  const auto expect_bad = [&](const char* field, auto change) {
+    Request changed = bad;
+    change(changed);
+    EXPECT_EQ(scheduler_->check(changed).param(), field);
+  };
+  expect_bad("n", [](Request& r) { r.num_choices = 0; });
+  expect_bad("priority", [](Request& r) { r.priority = 101; });
+  expect_bad("min_tokens", [](Request& r) { r.min_tokens = 4; });
+  expect_bad("logprobs", [](Request& r) { r.logprobs = 21; });
+  expect_bad("repetition_penalty", [](Request& r) { r.sampling.repetition_penalty = 0; });
+  expect_bad("presence_penalty", [](Request& r) { r.sampling.presence_penalty = 2.5f; });
+  expect_bad("logit_bias", [](Request& r) { r.sampling.logit_bias = {{1, 0.0f}, {1, 1.0f}}; });
+  expect_bad("logit_bias", [](Request& r) { r.sampling.logit_bias = {{-1, 0.0f}}; });
 }
 
 }  // namespace

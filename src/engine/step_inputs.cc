@@ -44,6 +44,8 @@ Result<StepInputs> StepInputs::create(device::Device& device, const StepLimits& 
   bytes = round_up(bytes + sizeof(int32_t) * static_cast<size_t>(limits.max_history), size_t{128});
   o.biases = bytes;
   bytes = round_up(bytes + sizeof(ops::LogitBias) * static_cast<size_t>(limits.max_biases), size_t{128});
+  o.copies = bytes;
+  bytes = round_up(bytes + sizeof(kv::BlockCopy) * static_cast<size_t>(limits.max_copies), size_t{128});
   o.slot_bytes = bytes;
   BZ_ASSIGN(device::Buffer buffer, device.allocate_host_mapped(o.slot_bytes * kRingSlots));
   return StepInputs(std::move(buffer), limits, o);
@@ -56,7 +58,8 @@ ops::StagedSlot StepInputs::device_slot(int index) const {
           reinterpret_cast<const int32_t*>(base + offsets_.tokens),
           reinterpret_cast<const kv::TableChange*>(base + offsets_.changes),
           reinterpret_cast<const int32_t*>(base + offsets_.history),
-          reinterpret_cast<const ops::LogitBias*>(base + offsets_.biases)};
+          reinterpret_cast<const ops::LogitBias*>(base + offsets_.biases),
+          reinterpret_cast<const kv::BlockCopy*>(base + offsets_.copies)};
 }
 
 StagedStep StepInputs::stage(const StepPlan& plan, const GraphKey& key) {
@@ -71,11 +74,11 @@ StagedStep StepInputs::stage(const StepPlan& plan, const GraphKey& key) {
   BZ_CHECK_LE(num_changes, limits_.max_changes);
   BZ_CHECK_LE(plan.history.size(), static_cast<size_t>(limits_.max_history));
   BZ_CHECK_LE(plan.biases.size(), static_cast<size_t>(limits_.max_biases));
-  BZ_CHECK_MSG(plan.cache.copies.empty(), "no op runs block copies yet (KV-6)");
+  BZ_CHECK_LE(plan.cache.copies.size(), static_cast<size_t>(limits_.max_copies));
   BZ_CHECK_GE(sequence, 1u);
   if (!mutated(Mutation::kStagingSlotReused)) BZ_CHECK_LE(sequence, last_released_ + kRingSlots);  // HOST-1
 
-  if (plan.rows.empty() && mutated(Mutation::kDummySkipsStaging)) return {key, plan.sampler_class(), sequence};
+  if (plan.rows.empty() && mutated(Mutation::kDummySkipsStaging)) return {key, plan};
 
   std::byte* base = buffer_.host() + (sequence - 1) % kRingSlots * offsets_.slot_bytes;
   auto* rows = reinterpret_cast<ops::StagedRow*>(base + offsets_.rows);
@@ -88,11 +91,13 @@ StagedStep StepInputs::stage(const StepPlan& plan, const GraphKey& key) {
             reinterpret_cast<kv::TableChange*>(base + offsets_.changes));
   std::copy(plan.history.begin(), plan.history.end(), reinterpret_cast<int32_t*>(base + offsets_.history));
   std::copy(plan.biases.begin(), plan.biases.end(), reinterpret_cast<ops::LogitBias*>(base + offsets_.biases));
+  std::copy(plan.cache.copies.begin(), plan.cache.copies.end(),
+            reinterpret_cast<kv::BlockCopy*>(base + offsets_.copies));
 
   const bool all = mutated(Mutation::kCountPaddedAsValid);
   *reinterpret_cast<ops::StagedHeader*>(base) = {sequence, all ? key.rows : num_rows, all ? key.tokens : num_tokens,
-                                                 num_changes, 0};
-  return {key, plan.sampler_class(), sequence};
+                                                 num_changes, static_cast<int32_t>(plan.cache.copies.size())};
+  return {key, plan};
 }
 
 void StepInputs::release(uint64_t sequence) {

@@ -20,6 +20,7 @@ struct StepLimits {
   int32_t max_changes = 0;  // table changes of one plan
   int32_t max_history = 0;  // ids of one plan for the token history
   int32_t max_biases = 0;   // of one plan
+  int32_t max_copies = 0;   // block copies of one plan
 };
 
 // Proof that a step was staged: every graph launch and every eager op of a step takes one. Only StepInputs makes it, a
@@ -34,14 +35,19 @@ class StagedStep {
   const GraphKey& key() const { return key_; }
   ops::SamplerClass sampler() const { return sampler_; }
   uint64_t sequence() const { return sequence_; }
+  bool has_copies() const { return has_copies_; }
 
  private:
   friend class StepInputs;
-  StagedStep(const GraphKey& key, ops::SamplerClass sampler, uint64_t sequence)
-      : key_(key), sampler_(sampler), sequence_(sequence) {}
+  StagedStep(const GraphKey& key, const StepPlan& plan)
+      : key_(key),
+        sampler_(plan.sampler_class()),
+        sequence_(plan.cache.sequence),
+        has_copies_(!plan.cache.copies.empty()) {}
   GraphKey key_;
   ops::SamplerClass sampler_;
   uint64_t sequence_;
+  bool has_copies_;
 };
 
 class StepInputs {
@@ -60,7 +66,7 @@ class StepInputs {
 
  private:
   struct Offsets {
-    size_t rows, tokens, changes, history, biases, slot_bytes;
+    size_t rows, tokens, changes, history, biases, copies, slot_bytes;
   };
   StepInputs(device::Buffer buffer, const StepLimits& limits, const Offsets& offsets)
       : buffer_(std::move(buffer)), limits_(limits), offsets_(offsets) {}

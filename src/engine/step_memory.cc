@@ -133,6 +133,13 @@ ops::PrepareParams StepMemory::prepare_params(const GraphKey& key, const StepInp
   return p;
 }
 
+ops::CopyBlocksParams StepMemory::copy_blocks_params(const StepInputs& inputs) const {
+  ops::CopyBlocksParams p{};
+  for (int i = 0; i < StepInputs::kRingSlots; ++i) p.ring[i] = inputs.device_slot(i);
+  p.step_count = arrays_.step_count;
+  return p;
+}
+
 ops::AdjustLogitsParams StepMemory::adjust_logits_params(const GraphKey& key, const StepInputs& inputs) const {
   ops::AdjustLogitsParams p{};
   p.view = view(key);

@@ -30,6 +30,8 @@ class StepMemory {
   // Parameters of a graph key's ops. The same addresses for every key; the padded sizes differ.
   ops::StepView view(const GraphKey& key) const;
   ops::PrepareParams prepare_params(const GraphKey& key, const StepInputs& inputs) const;
+  // Without the slabs, which are the runner's to fill in.
+  ops::CopyBlocksParams copy_blocks_params(const StepInputs& inputs) const;
   // Of the sampling ops; where the logits and their scratch lie is the runner's to fill in.
   ops::AdjustLogitsParams adjust_logits_params(const GraphKey& key, const StepInputs& inputs) const;
   ops::SampleParams sample_params(const GraphKey& key) const;

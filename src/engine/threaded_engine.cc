@@ -28,7 +28,8 @@ Result<RequestId> ThreadedEngine::submit(Request request, std::shared_ptr<Sink> 
   BZ_TRY(core_.check(request));  // reads configuration only: safe beside a step
   const std::lock_guard lock(mutex_);
   if (!alive_) return Status(StatusCode::kUnavailable, "the engine has stopped: " + stats_.failure);
-  const RequestId id(next_id_++);
+  const RequestId id(next_id_);
+  next_id_ += static_cast<uint64_t>(request.num_choices);
   submissions_.push_back({id, std::move(request), std::move(sink)});
   wake_.notify_one();
   return id;

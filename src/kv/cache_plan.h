@@ -9,15 +9,6 @@
 
 namespace bz::kv {
 
-// Copy the whole slab of a block before the step runs: copy-on-write (KV-6). `from` stays with its owners. From the
-// null block: fill with zeros, which is what it holds (KV-4). A plan's copies may run in any order.
-struct BlockCopy {
-  BlockId from;
-  BlockId to;
-
-  bool operator==(const BlockCopy&) const = default;
-};
-
 // A row of the batch and the tokens this step computes for it.
 struct RowSpan {
   RowId row;

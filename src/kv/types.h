@@ -48,4 +48,13 @@ struct TableChange {
   bool operator==(const TableChange&) const = default;
 };
 
+// Copy the whole slab of a block before the step runs: copy-on-write (KV-6). `from` stays with its owners. From the
+// null block: fill with zeros, which is what it holds (KV-4). A plan's copies may run in any order.
+struct BlockCopy {
+  BlockId from;
+  BlockId to;
+
+  bool operator==(const BlockCopy&) const = default;
+};
+
 }  // namespace bz::kv

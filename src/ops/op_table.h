@@ -18,6 +18,7 @@ enum class SamplerClass : int32_t {
 struct OpTable {
   std::string_view isa;  // what runs: "reference", "avx2", "avx512-vnni", "sm_90a"
 
+  void (*copy_blocks)(device::Stream&, const CopyBlocksParams&);
   void (*prepare)(device::Stream&, const PrepareParams&);
   void (*embed)(device::Stream&, const EmbedParams&);
   void (*rms_norm)(device::Stream&, const RmsNormParams&);

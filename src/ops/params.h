@@ -89,6 +89,17 @@ struct PrepareParams {
   StepResultHeader* error_state;  // [1] sequence and error of this step, copied into the results by sample
 };
 
+// Copies whole slabs before a step reads or writes them: a fork's open blocks (KV-6), and zeros from the null block
+// (KV-4). Runs ahead of prepare, on the staging slot of the step that prepare will count next; if that slot holds
+// another step it copies nothing, and prepare says so (PAD-10). The copies of a step may run in any order.
+struct CopyBlocksParams {
+  StagedSlot ring[PrepareParams::kRingSlots];
+  const uint64_t* step_count;  // [1] steps prepared so far
+  std::byte* base;             // of the slabs (block 0)
+  int64_t block_stride;        // bytes
+  int32_t num_blocks;          // with the null block
+};
+
 // out[t] = row token_ids[t] of weight, as f32; zeros for padding. weight [V, D], out [T, D].
 struct EmbedParams {
   const int32_t* token_ids;  // [T]

@@ -54,6 +54,13 @@ bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim) {
          num_heads / num_kv_heads <= kMaxHeadsPerKv;
 }
 
+void check_shapes(const CopyBlocksParams& p) {
+  BZ_CHECK(p.base != nullptr);
+  BZ_CHECK_GE(p.num_blocks, 2);
+  BZ_CHECK_GT(p.block_stride, 0);
+  BZ_CHECK_EQ(p.block_stride % 128, 0);  // KV-5
+}
+
 void check_shapes(const EmbedParams& p) {
   check_f32(p.out, p.out.rows, p.out.cols);
   check_weight(p.weight, p.out.cols);

@@ -15,6 +15,7 @@ bool supports_kv(DType dtype);
 // Heads that attention can have on every backend: REQUIRES num_kv_heads >= 1.
 bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim);
 
+void check_shapes(const CopyBlocksParams& p);
 void check_shapes(const EmbedParams& p);
 void check_shapes(const RmsNormParams& p);
 void check_shapes(const MatmulParams& p);

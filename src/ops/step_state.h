@@ -73,7 +73,7 @@ struct StagedHeader {
   int32_t num_valid_rows;
   int32_t num_valid_tokens;
   int32_t num_changes;
-  int32_t reserved;
+  int32_t num_copies;
 };
 
 struct StagedRow {
@@ -100,6 +100,7 @@ struct StagedSlot {
   const kv::TableChange* changes;  // [num_changes]
   const int32_t* history;          // as the rows' history_start and history_len say
   const LogitBias* biases;         // as the rows' bias_start, num_masked and num_bias say
+  const kv::BlockCopy* copies;     // [num_copies]
 };
 
 // ---- written by prepare, read by every other op of the step ----

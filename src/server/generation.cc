@@ -31,12 +31,12 @@ void Generation::start() {
   const GenerationRequest& r = prepared_.request;
   const auto self = shared_from_this();
   exchange_->watch([self] { self->advance(); }, [self] { self->client_left(); });
-  for (size_t i = 0; i < prepared_.prompts.size(); ++i) {
+  for (size_t i = 0; i < prepared_.prompts.size() * static_cast<size_t>(r.best_of); ++i) {
     choices_.push_back({.stream = engine::TextStream(*services_.backend->tokenizer, r.stops, true, r.min_tokens),
-                        .text = r.echo ? prepared_.echoes[i] : std::string(),
+                        .text = r.echo ? prepared_.echoes[prompt_of(i)] : std::string(),
                         .last_token = arrival_});
   }
-  for (size_t i = 0; i < choices_.size(); ++i) {
+  for (size_t i = 0; i < prepared_.prompts.size(); ++i) {
     const Status status = submit(i);
     if (status.ok()) continue;
     ended_ = true;
@@ -45,26 +45,33 @@ void Generation::start() {
   }
 }
 
-Status Generation::submit(size_t index) {
+Status Generation::submit(size_t prompt) {
   const GenerationRequest& r = prepared_.request;
+  const auto num_choices = static_cast<size_t>(r.best_of);
+  const size_t first = prompt * num_choices;
   engine::Request request;
-  request.prompt = prepared_.prompts[index];
+  request.prompt = prepared_.prompts[prompt];
   request.sampling = r.sampling;
   // Choices of one request differ although its seed is one.
-  request.sampling.seed = r.has_seed ? r.sampling.seed + index : services_.new_seed();
-  request.max_tokens = std::max(prepared_.max_tokens[index], 1);  // 0: the prompt alone, scored; the token is dropped
+  request.sampling.seed = r.has_seed ? r.sampling.seed + first : services_.new_seed();
+  request.num_choices = r.best_of;
+  request.priority = r.priority;
+  request.client = prepared_.client;
+  request.max_tokens = std::max(prepared_.max_tokens[prompt], 1);  // 0: the prompt alone, scored; the token is dropped
   request.min_tokens = r.min_tokens;
   request.ignore_eos = r.ignore_eos;
   request.stop_token_ids = r.stop_token_ids;
   request.logprobs = r.logprobs;
   request.prompt_logprobs = std::max(r.prompt_logprobs, r.echo ? r.logprobs : -1);
-  auto sink = services_.inbox->make_sink(shared_from_this(), index);
+  auto sink = services_.inbox->make_sink(shared_from_this(), first, num_choices);
   auto id = services_.backend->engine->submit(std::move(request), std::move(sink));
   if (!id.ok()) return id.status();
-  choices_[index].id = *id;
-  choices_[index].in_engine = true;
-  services_.metrics.prompt_tokens.observe(static_cast<double>(prepared_.prompts[index].size()));
-  services_.metrics.max_tokens.observe(static_cast<double>(prepared_.max_tokens[index]));
+  for (size_t c = 0; c < num_choices; ++c) {
+    choices_[first + c].id = engine::RequestId(id->value() + c);
+    choices_[first + c].in_engine = true;
+    services_.metrics.max_tokens.observe(static_cast<double>(prepared_.max_tokens[prompt]));
+  }
+  services_.metrics.prompt_tokens.observe(static_cast<double>(prepared_.prompts[prompt].size()));
   return ok_status();
 }
 
@@ -77,14 +84,15 @@ void Generation::on_delivery(size_t index, const Delivery& delivery) {
   if (ended_ || !choice.finish_reason.empty()) return;  // surplus behind a stop string
   choice.num_cached_tokens = std::max(choice.num_cached_tokens, delivery.num_cached_tokens);
   take_prompt_logprobs(index, delivery);
-  if (prepared_.max_tokens[index] > 0) take_tokens(choice, delivery);
+  const bool nothing_asked = prepared_.max_tokens[prompt_of(index)] == 0;
+  if (!nothing_asked) take_tokens(choice, delivery);
   if (!choice.finish_reason.empty() || !delivery.finished) return;
   if (*delivery.finished == engine::FinishReason::kError) {
     error_ = delivery.error.empty() ? "the engine failed" : std::string(delivery.error);
   }
   choice.stream.finish(choice.text);
-  const bool nothing_asked = prepared_.max_tokens[index] == 0 && *delivery.finished == engine::FinishReason::kStop;
-  finish_choice(choice, nothing_asked ? "length" : choice.stream.stopped() ? "stop" : finish_word(*delivery.finished));
+  const bool scored = nothing_asked && *delivery.finished == engine::FinishReason::kStop;
+  finish_choice(choice, scored ? "length" : choice.stream.stopped() ? "stop" : finish_word(*delivery.finished));
 }
 
 // An echoed prompt's tokens come before the answer's; its first has no log probability.
@@ -92,12 +100,13 @@ void Generation::take_prompt_logprobs(size_t index, const Delivery& delivery) {
   const GenerationRequest& r = prepared_.request;
   Choice& choice = choices_[index];
   const auto& all = delivery.prompt_logprobs;
+  const std::vector<int32_t>& prompt = prepared_.prompts[prompt_of(index)];
   const bool first = choice.num_tokens == 0 && choice.prompt_logprobs.empty();
-  if (!first || (all.empty() && prepared_.prompts[index].size() > 1)) return;
+  if (!first || (all.empty() && prompt.size() > 1)) return;
   for (const bool echoed : {false, true}) {
     if (echoed ? !r.echo || r.logprobs < 0 : r.prompt_logprobs < 0) continue;
     auto& to = echoed ? choice.logprobs : choice.prompt_logprobs;
-    to.push_back(unscored(prepared_.prompts[index][0]));
+    to.push_back(unscored(prompt[0]));
     to.insert(to.end(), all.begin(), all.end());
     for (auto& t : to) t.num_top = std::min(t.num_top, echoed ? r.logprobs : r.prompt_logprobs);
   }
@@ -107,6 +116,7 @@ void Generation::take_tokens(Choice& choice, const Delivery& delivery) {
   int64_t count = 0;
   for (const int32_t token : delivery.tokens) {
     choice.stream.push({&token, 1}, choice.text);
+    choice.sum_logprobs += delivery.token_logprobs[static_cast<size_t>(count)];
     if (prepared_.request.logprobs >= 0) choice.logprobs.push_back(delivery.logprobs[static_cast<size_t>(count)]);
     ++count;
     if (choice.stream.stopped()) break;
@@ -155,13 +165,31 @@ void Generation::advance() {
   if (!all_finished()) return;
   ended_ = true;
   std::vector<FinishedChoice> finished;
-  for (Choice& choice : choices_) {
-    finished.push_back({choice.text, choice.finish_reason, take_logprobs_json(choice), {}});
+  for (Choice* choice : best_choices()) {
+    finished.push_back({choice->text, choice->finish_reason, take_logprobs_json(*choice), {}});
     if (prepared_.request.prompt_logprobs < 0) continue;
-    append_prompt_logprobs(finished.back().prompt_logprobs, *services_.backend->tokenizer, choice.prompt_logprobs);
+    append_prompt_logprobs(finished.back().prompt_logprobs, *services_.backend->tokenizer, choice->prompt_logprobs);
   }
   note_usage();
   services_.reply(*exchange_, route(), {.body = writer_.whole(finished, usage())});
+}
+
+// The choices that are given: of each prompt n, the likeliest first if more were made.
+std::vector<Generation::Choice*> Generation::best_choices() {
+  const auto made = static_cast<size_t>(prepared_.request.best_of), given = static_cast<size_t>(prepared_.request.n);
+  const auto mean = [](const Choice* c) {
+    return c->sum_logprobs / static_cast<double>(std::max<int64_t>(c->num_tokens, 1));
+  };
+  std::vector<Choice*> best;
+  for (size_t first = 0; first < choices_.size(); first += made) {
+    std::vector<Choice*> all;
+    for (size_t c = 0; c < made; ++c) all.push_back(&choices_[first + c]);
+    if (made > given) {
+      std::stable_sort(all.begin(), all.end(), [&](const Choice* a, const Choice* b) { return mean(a) > mean(b); });
+    }
+    best.insert(best.end(), all.begin(), all.begin() + static_cast<int64_t>(given));
+  }
+  return best;
 }
 
 void Generation::advance_stream() {
@@ -261,9 +289,11 @@ bool Generation::all_finished() const {
 Usage Generation::usage() const {
   Usage sum;
   for (size_t i = 0; i < choices_.size(); ++i) {
-    sum.prompt_tokens += static_cast<int64_t>(prepared_.prompts[i].size());
+    if (i % static_cast<size_t>(prepared_.request.best_of) == 0) {
+      sum.prompt_tokens += static_cast<int64_t>(prepared_.prompts[prompt_of(i)].size());
+      sum.cached_tokens += choices_[i].num_cached_tokens;
+    }
     sum.completion_tokens += choices_[i].num_tokens;
-    sum.cached_tokens += choices_[i].num_cached_tokens;
   }
   return sum;
 }

@@ -1,6 +1,9 @@
 // Generation: one completion or chat request from its prompts to its answer, whole or streamed.
 //
-// Each prompt is one engine request and one choice of the answer. Text is kept per choice until the socket takes it, so
+// Each prompt is one engine request, of as many choices as are made for it; choice c of prompt p is choices_[p *
+// best_of
+// + c]. With best_of above n the n choices with the highest mean log probability of their tokens are given (OpenAI's
+// best_of), in that order. Text is kept per choice until the socket takes it, so
 // a slow reader holds at most its own answer's text. IO thread only.
 #pragma once
 
@@ -20,6 +23,7 @@ struct PreparedRequest {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<int32_t> max_tokens;  // of each prompt
   std::vector<std::string> echoes;  // each prompt's text, if it is to come back
+  std::string client;               // engine::Request::client
 };
 
 // Tokenises and renders. Thread-safe; slow for long prompts. Errors name the field.
@@ -45,6 +49,7 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
     int64_t text_offset = 0;                             // of the next token with a log probability, in characters
     std::string_view finish_reason;                      // empty: running
     int64_t num_tokens = 0;
+    double sum_logprobs = 0;
     int32_t num_cached_tokens = 0;
     bool in_engine = false;  // cancel it if the answer ends early
     bool role_sent = false;
@@ -52,7 +57,9 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
     std::chrono::steady_clock::time_point last_token;
   };
 
-  Status submit(size_t index);
+  Status submit(size_t prompt);
+  size_t prompt_of(size_t choice) const { return choice / static_cast<size_t>(prepared_.request.best_of); }
+  std::vector<Choice*> best_choices();
   void take_tokens(Choice& choice, const Delivery& delivery);
   void take_prompt_logprobs(size_t index, const Delivery& delivery);
   std::string take_logprobs_json(Choice& choice);

@@ -95,6 +95,7 @@ void write_engine(PrometheusText& out, const engine::EngineStats& s) {
   for (const auto& [reason, count] : s.prefix_misses) {
     out.value(count, fmt::format("reason=\"{}\"", label_value(reason)));
   }
+  out.counter("requests_forked_total", "Choices that began as a copy of another one's prompt", s.requests_forked);
   out.counter("requests_finished_total", "Requests that ended, by any reason", s.requests_finished);
   out.counter("requests_failed_total", "Requests that ended with an error", s.requests_failed);
   out.counter("dummy_steps_total", "Steps without a live row", s.dummy_steps);

@@ -62,11 +62,13 @@ class MockEngine : public engine::EngineClient {
     if (text.starts_with("FULL")) return resource_exhausted("the queue is full");
     const std::lock_guard lock(mutex_);
     if (!stats_.alive) return Status(StatusCode::kUnavailable, "the engine has stopped: " + stats_.failure);
-    const engine::RequestId id(next_id_++);
+    const engine::RequestId id(next_id_);
     stats_.prompt_tokens += static_cast<int64_t>(request.prompt.size());
     last_request = request;
-    running_.emplace(id.value(), Running{std::move(request), std::move(sink), text.starts_with("FAIL"),
-                                         text.starts_with("SLOW"), 0});
+    for (int32_t choice = 0; choice < request.num_choices; ++choice) {
+      running_.emplace(next_id_++,
+                       Running{request, sink, text.starts_with("FAIL"), text.starts_with("SLOW"), choice, 0});
+    }
     return id;
   }
   void cancel(engine::RequestId id) override {
@@ -74,7 +76,8 @@ class MockEngine : public engine::EngineClient {
     ++num_cancel_calls;
     const auto found = running_.find(id.value());
     if (found == running_.end()) return;
-    found->second.sink->on_output({.id = id, .finished = engine::FinishReason::kCancelled});
+    found->second.sink->on_output(
+        {.id = id, .choice = found->second.choice, .finished = engine::FinishReason::kCancelled});
     running_.erase(found);
     ++num_cancelled;
   }
@@ -97,7 +100,8 @@ class MockEngine : public engine::EngineClient {
     stats_.alive = false;
     stats_.failure = why;
     for (auto& [id, r] : running_) {
-      r.sink->on_output({.id = engine::RequestId(id), .finished = engine::FinishReason::kError, .error = why});
+      r.sink->on_output(
+          {.id = engine::RequestId(id), .choice = r.choice, .finished = engine::FinishReason::kError, .error = why});
     }
     running_.clear();
   }
@@ -118,6 +122,7 @@ class MockEngine : public engine::EngineClient {
     engine::Request request;
     std::shared_ptr<engine::Sink> sink;
     bool fail, slow;
+    int32_t choice;
     int32_t produced;
   };
 
@@ -136,6 +141,7 @@ class MockEngine : public engine::EngineClient {
       Running& r = it->second;
       engine::Output output;
       output.id = engine::RequestId(it->first);
+      output.choice = r.choice;
       output.num_cached_tokens = 1;
       if (!r.slow) produce(r, output);
       if (!r.slow) r.sink->on_output(output);
@@ -157,7 +163,7 @@ class MockEngine : public engine::EngineClient {
       output.error = "made to fail";
       return;
     }
-    const int32_t token = r.request.prompt[static_cast<size_t>(r.produced) % r.request.prompt.size()];
+    const int32_t token = r.request.prompt[static_cast<size_t>(r.choice + r.produced) % r.request.prompt.size()];
     if (token == kEndToken && !r.request.ignore_eos) {
       output.finished = engine::FinishReason::kStop;
       return;
@@ -169,7 +175,7 @@ class MockEngine : public engine::EngineClient {
     }
     if (r.request.logprobs >= 0) output.logprobs.push_back(logprobs_of(token, r.request.logprobs));
     output.tokens.push_back(token);
-    output.token_logprobs.push_back(kLogprob);
+    output.token_logprobs.push_back(kLogprob * static_cast<float>(r.choice + 1));
     ++stats_.generation_tokens;
     if (++r.produced == r.request.max_tokens) output.finished = engine::FinishReason::kLength;
   }

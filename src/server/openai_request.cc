@@ -13,8 +13,6 @@ namespace {
 
 // Fields that both endpoints know but cannot do yet, each with the value that changes nothing.
 void refuse_unsupported(Fields& in) {
-  in.only("n", 1);
-  in.only("best_of", 1);
   in.only("use_beam_search", false);
   in.only("length_penalty", 1);
   in.only("no_repeat_ngram_size", 0);
@@ -27,8 +25,19 @@ void refuse_unsupported(Fields& in) {
   in.only("spaces_between_special_tokens", true);
   in.only("response_format", {{"type", "text"}});
   in.only("structured_outputs", nullptr);
-  in.only("priority", 0);
   for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"}) in.only(name, nullptr);
+}
+
+void read_choices(Fields& in, GenerationRequest& out) {
+  out.n = static_cast<int32_t>(in.integer("n", 1, engine::kMaxChoices).value_or(1));
+  const auto best_of = in.integer("best_of", 1, engine::kMaxChoices);
+  out.best_of = static_cast<int32_t>(best_of.value_or(out.n));
+  if (out.best_of < out.n) in.fail("best_of", fmt::format("must be at least n, which is {}", out.n));
+  if (out.chat && out.best_of != out.n) in.fail("best_of", "is not part of chats: leave it out");
+  if (out.stream && out.best_of != out.n) in.fail("best_of", "above n cannot be streamed: leave out \"stream\"");
+  out.priority = static_cast<int32_t>(in.integer("priority", -engine::kMaxPriority, engine::kMaxPriority).value_or(0));
+  out.user = in.string("user", "");
+  if (out.user.size() > kMaxUserBytes) in.fail("user", fmt::format("may have at most {} bytes", kMaxUserBytes));
 }
 
 void read_sampling(Fields& in, GenerationRequest& out) {
@@ -131,6 +140,7 @@ Status read_common(Fields& in, const RequestLimits& limits, GenerationRequest& o
   read_stops(in, limits, out);
   BZ_TRY(read_streaming(in, out));
   if (out.stream && out.prompt_logprobs >= 0) in.fail("prompt_logprobs", "cannot be streamed: leave out \"stream\"");
+  read_choices(in, out);
   refuse_unsupported(in);
   return in.status();
 }
@@ -259,6 +269,10 @@ Result<GenerationRequest> parse_completion_request(std::string_view body, const 
   in.only("prompt_embeds", nullptr);
   BZ_TRY(in.status());
   BZ_ASSIGN(out.prompts, read_prompts(in.get("prompt"), limits));
+  if (out.prompts.size() * static_cast<size_t>(out.best_of) > kMaxAnswers) {
+    return invalid_field("n", "{} prompts with {} choices each are too many answers: at most {}", out.prompts.size(),
+                         out.best_of, kMaxAnswers);
+  }
   return out;
 }
 

@@ -22,8 +22,10 @@ struct RequestLimits {
 };
 
 inline constexpr size_t kMaxPrompts = 128;    // of one request
+inline constexpr size_t kMaxAnswers = 1024;   // prompts times choices
 inline constexpr size_t kMaxStops = 16;       // OpenAI allows 4
 inline constexpr size_t kMaxStopBytes = 256;  // of one stop string
+inline constexpr size_t kMaxUserBytes = 256;
 inline constexpr size_t kMaxMessages = 4096;
 
 // Text or token ids, one of them.
@@ -49,6 +51,10 @@ struct GenerationRequest {
   bool has_seed = false;
   std::optional<int32_t> max_tokens;            // absent: the endpoint's default
   std::string max_tokens_field = "max_tokens";  // the name it came under
+  int32_t n = 1;                                // choices of each prompt in the answer
+  int32_t best_of = 1;                          // choices made for each prompt, at least n; the likeliest are given
+  int32_t priority = 0;
+  std::string user;  // with the API key: whom the engine is fair to
   int32_t min_tokens = 0;
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;

@@ -82,6 +82,18 @@ TEST(CompletionRequest, PenaltiesAndLogprobs) {
   EXPECT_EQ(r.max_tokens, 0);
 }
 
+TEST(CompletionRequest, Choices) {
+  const GenerationRequest r = completion(R"("n":2,"best_of":5,"priority":-7,"user":"me")");
+  EXPECT_EQ(r.n, 2);
+  EXPECT_EQ(r.best_of, 5);
+  EXPECT_EQ(r.priority, -7);
+  EXPECT_EQ(r.user, "me");
+  EXPECT_EQ(completion(R"("n":3)").best_of, 3);
+  std::string prompts = "\"x\"";
+  for (int i = 1; i < 100; ++i) prompts += ",\"x\"";
+  expect_bad(parse_completion_request("{\"n\":11,\"prompt\":[" + prompts + "]}", kLimits), "n", "too many answers");
+}
+
 TEST(CompletionRequest, PromptForms) {
   const auto prompts = [](const std::string& json) {
     auto r = parse_completion_request("{\"prompt\":" + json + "}", kLimits);
@@ -144,9 +156,13 @@ const BadCase kBadValues[] = {
     {"stop_token_ids outside", "stop_token_ids", R"("stop_token_ids":[50])"},
     {"stop_token_ids negative", "stop_token_ids", R"("stop_token_ids":[-1])"},
     {"model number", "model", R"("model":5)"},
-    {"n", "n", R"("n":2)"},
+    {"n zero", "n", R"("n":0)"},
+    {"n many", "n", R"("n":129)"},
+    {"priority low", "priority", R"("priority":-101)"},
+    {"user number", "user", R"("user":5)"},
     {"n string", "n", R"("n":"1")"},
-    {"best_of", "best_of", R"("best_of":2)"},
+    {"best_of below n", "best_of", R"("n":3,"best_of":2)"},
+    {"best_of streamed", "best_of", R"("n":2,"best_of":3,"stream":true)"},
     {"frequency_penalty high", "frequency_penalty", R"("frequency_penalty":2.5)"},
     {"presence_penalty low", "presence_penalty", R"("presence_penalty":-2.1)"},
     {"repetition_penalty zero", "repetition_penalty", R"("repetition_penalty":0)"},
@@ -252,6 +268,7 @@ TEST(ChatRequest, BadFieldsOfItsOwn) {
            BadCase{"", "logprobs", R"("logprobs":5)"},
            BadCase{"", "top_logprobs", R"("top_logprobs":2)"},
            BadCase{"", "top_logprobs", R"("top_logprobs":21,"logprobs":true)"},
+           BadCase{"", "best_of", R"("best_of":2)"},
            BadCase{"", "modalities", R"("modalities":["text","audio"])"},
            BadCase{"", "max_completion_tokens", R"("max_completion_tokens":-1)"},
            BadCase{"", "chat_template", R"("chat_template":"{{ x }}")"},

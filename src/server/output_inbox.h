@@ -17,6 +17,7 @@ namespace bz::server {
 
 struct Delivery {
   std::span<const int32_t> tokens;
+  std::span<const float> token_logprobs;                   // one a token
   std::span<const engine::TokenLogprobs> logprobs;         // of the tokens, if asked for
   std::span<const engine::TokenLogprobs> prompt_logprobs;  // if asked for
   int32_t num_cached_tokens = 0;
@@ -41,11 +42,13 @@ class OutputInbox : public std::enable_shared_from_this<OutputInbox> {
   explicit OutputInbox(Post post) : post_(std::move(post)) {}
   // What still comes is dropped. Afterwards `post` is not called any more.
   void close();
-  // The sink keeps the receiver until its last output was delivered.
-  std::shared_ptr<engine::Sink> make_sink(std::shared_ptr<Receiver> receiver, size_t index);
+  // The sink of a request with so many choices: choice c is delivered with index + c. It keeps the receiver until every
+  // choice's last output was delivered.
+  std::shared_ptr<engine::Sink> make_sink(const std::shared_ptr<Receiver>& receiver, size_t index, size_t num_choices);
 
  private:
   class Slot;
+  class ChoiceSink;
   void put(Slot& slot, const engine::Output& output);
   void deliver();
 

@@ -46,6 +46,9 @@ void generate(Services& services, std::shared_ptr<Exchange> exchange, std::strin
   auto done = [&services, exchange, route, arrival](Result<PreparedRequest> prepared) {
     if (!exchange->connected()) return;  // the client left while the worker was at it
     if (!prepared.ok()) return services.reply(*exchange, route, error_reply(prepared.status()));
+    // The API key, if one is asked for, and the user that the body names: each gets a fair share.
+    if (!services.options.api_keys.empty()) prepared->client = exchange->request().header("authorization");
+    prepared->client += '\n' + prepared->request.user;
     std::make_shared<Generation>(services, exchange, std::move(prepared).value(), arrival)->start();
   };
   with_body(services, exchange, route, work, done);

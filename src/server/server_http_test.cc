@@ -93,6 +93,46 @@ TEST_F(ServerHttp, SamplingParametersReachTheEngine) {
   EXPECT_EQ(r.prompt_logprobs, 2);
 }
 
+TEST_F(ServerHttp, ChoicesOfEachPrompt) {
+  RawClient client(s.port);
+  client.post("/v1/completions", R"({"prompt":["abc","xy"],"max_tokens":3,"n":2,"user":"me","priority":3})");
+  const Json json = body_of(client.read_answer());
+  ASSERT_EQ(json["choices"].size(), 4u) << json;
+  const char* texts[] = {"abc", "bca", "xyx", "yxy"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(json["choices"][i]["text"], texts[i]);
+    EXPECT_EQ(json["choices"][i]["index"], i);
+  }
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 5);  // each prompt once
+  EXPECT_EQ(json["usage"]["completion_tokens"], 12);
+  EXPECT_EQ(s.engine->last_request.num_choices, 2);
+  EXPECT_EQ(s.engine->last_request.priority, 3);
+  EXPECT_EQ(s.engine->last_request.client, "\nme");
+  client.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2,"n":3})");
+  EXPECT_EQ(body_of(client.read_answer())["choices"][2]["message"]["content"], "er");
+}
+
+// The mock engine's first choices are the likeliest.
+TEST_F(ServerHttp, BestOfGivesTheLikeliest) {
+  RawClient client(s.port);
+  client.post("/v1/completions", R"({"prompt":"abcd","max_tokens":2,"n":2,"best_of":4})");
+  const Json json = body_of(client.read_answer());
+  ASSERT_EQ(json["choices"].size(), 2u);
+  EXPECT_EQ(json["choices"][0]["text"], "ab");
+  EXPECT_EQ(json["choices"][1]["text"], "bc");
+  EXPECT_EQ(json["usage"]["completion_tokens"], 8);  // all that were made
+}
+
+// A stop string ends its own choice alone.
+TEST_F(ServerHttp, AChoiceStopsAlone) {
+  RawClient client(s.port);
+  client.post("/v1/completions", R"({"prompt":"abcd","max_tokens":6,"n":2,"stop":["da"]})");
+  const Json json = body_of(client.read_answer());
+  EXPECT_EQ(json["choices"][0]["text"], "abc");
+  EXPECT_EQ(json["choices"][1]["text"], "bc");
+  EXPECT_EQ(s.engine->num_running(), 0);
+}
+
 TEST_F(ServerHttp, LogprobsOfACompletion) {
   RawClient client(s.port);
   client.post("/v1/completions", R"({"prompt":"ab","max_tokens":3,"logprobs":2})");

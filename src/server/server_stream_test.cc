@@ -86,6 +86,16 @@ TEST(ServerStream, LogprobsComeWithTheirTokens) {
   EXPECT_THAT(offsets, ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
 }
 
+TEST(ServerStream, ChoicesCarryTheirIndex) {
+  RunningServer s;
+  RawClient client(s.port);
+  client.post("/v1/completions", stream_body("abcd", 5, R"(,"n":3)"));
+  const auto events = events_of(client.read_answer().body);
+  EXPECT_EQ(text_of(events, 0), "abcda");
+  EXPECT_EQ(text_of(events, 1), "bcdab");
+  EXPECT_EQ(text_of(events, 2), "cdabc");
+}
+
 TEST(ServerStream, TokensAreSentAsTheyCome) {
   RunningServer s(test_options(), 20ms);
   RawClient client(s.port);

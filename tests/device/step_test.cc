@@ -13,8 +13,10 @@ struct Step {
     const auto r = static_cast<size_t>(rows), n = static_cast<size_t>(tokens), tr = static_cast<size_t>(table_rows);
     p.step_count = twin.take<uint64_t>(1, 4);
     for (auto& slot : p.ring) {
-      slot = {twin.take<ops::StagedHeader>(1),  twin.take<StagedRow>(r),         twin.take<int32_t>(n),
-              twin.take<kv::TableChange>(1024), twin.take<int32_t>(kMaxHistory), twin.take<ops::LogitBias>(kMaxBiases)};
+      slot = {
+          twin.take<ops::StagedHeader>(1),     twin.take<StagedRow>(r),         twin.take<int32_t>(n),
+          twin.take<kv::TableChange>(1024),    twin.take<int32_t>(kMaxHistory), twin.take<ops::LogitBias>(kMaxBiases),
+          twin.take<kv::BlockCopy>(kMaxCopies)};
     }
     p.row_state = twin.take<ops::RowState>(tr, {0, 0, 1, 0});
     p.history = {twin.take<int32_t>(tr * static_cast<size_t>(columns * block_size), -7), columns * block_size};
@@ -63,8 +65,8 @@ struct Step {
     return v;
   }
   ops::StagedSlot there(const ops::StagedSlot& s) const {
-    return {twin.there(s.header),  twin.there(s.rows),    twin.there(s.tokens),
-            twin.there(s.changes), twin.there(s.history), twin.there(s.biases)};
+    return {twin.there(s.header),  twin.there(s.rows),   twin.there(s.tokens), twin.there(s.changes),
+            twin.there(s.history), twin.there(s.biases), twin.there(s.copies)};
   }
   ops::TokenHistory there(const ops::TokenHistory& h) const { return {twin.there(h.tokens), h.stride}; }
   ops::PrepareParams there() const {
@@ -82,7 +84,7 @@ struct Step {
     return const_cast<T*>(t);
   }
 
-  static constexpr size_t kMaxHistory = 4096, kMaxBiases = 64;
+  static constexpr size_t kMaxHistory = 4096, kMaxBiases = 64, kMaxCopies = 16;
   Twin& twin;
   ops::PrepareParams p{};
 };
@@ -391,6 +393,30 @@ TEST(Sample, PenaltiesBiasesAndLogprobsEqualReference) {
   BZ_SKIP_WITHOUT_GPU();
   for (uint32_t seed = 0; seed < 3; ++seed) {
     for (const int32_t vocab : {320, 1001, 49152}) run_full(vocab, seed);
+  }
+}
+
+TEST(CopyBlocks, EqualsTheCpu) {
+  BZ_SKIP_WITHOUT_GPU();
+  for (const int64_t stride : {128, 4096 + 128, 256 << 10}) {
+    Twin twin(size_t{16} << 20, static_cast<uint32_t>(stride));
+    constexpr int32_t kBlocks = 20;
+    Step step(twin, 1, 1, 2, 1, 16, true);
+    std::byte* slabs = twin.take<std::byte>(static_cast<size_t>(stride) * kBlocks);
+    for (int64_t i = 0; i < stride * kBlocks; ++i) slabs[i] = static_cast<std::byte>(twin.rng());
+    const auto slot = static_cast<size_t>(*step.p.step_count % 3);
+    *Step::writable(step.p.ring[slot].header) = {*step.p.step_count + 1, 0, 0, 0, 4};
+    auto* copies = Step::writable(step.p.ring[slot].copies);
+    const uint32_t pairs[][2] = {{2, 11}, {2, 12}, {0, 13}, {7, 14}};
+    for (const auto& [from, to] : pairs) *copies++ = {kv::BlockId(from), kv::BlockId(to)};
+    ops::CopyBlocksParams p{};
+    std::copy_n(step.p.ring, 3, p.ring);
+    p.step_count = step.p.step_count, p.base = slabs, p.block_stride = stride, p.num_blocks = kBlocks;
+    ops::CopyBlocksParams d = p;
+    for (auto& s : d.ring) s = step.there(s);
+    d.step_count = twin.there(p.step_count), d.base = twin.there(slabs);
+    twin.run([&](device::Stream& s) { cpu_ops().copy_blocks(s, p); },
+             [&](device::Stream& s) { cuda_ops().copy_blocks(s, d); }, fmt::format("copies of {}", stride).c_str());
   }
 }
 

@@ -63,6 +63,27 @@ class OpenAIClient(unittest.TestCase):
         self.assertIn("Paris", text)
         self.assertGreater(usage.completion_tokens, 0)
 
+    def test_choices(self):
+        answer = self.client.completions.create(**{**PROMPT, "temperature": 1, "max_tokens": 12}, n=3, seed=5)
+        self.assertEqual([c.index for c in answer.choices], [0, 1, 2])
+        self.assertEqual(len({c.text for c in answer.choices}), 3)
+        alone = [self.client.completions.create(**{**PROMPT, "temperature": 1, "max_tokens": 12}, seed=5 + i)
+                 for i in range(3)]
+        self.assertEqual([c.text for c in answer.choices], [a.choices[0].text for a in alone])
+        self.assertEqual(answer.usage.prompt_tokens, 5)
+        best = self.client.completions.create(**{**PROMPT, "temperature": 1, "max_tokens": 12}, best_of=3, seed=5,
+                                              logprobs=0)
+        mean = lambda scores: sum(scores.token_logprobs) / len(scores.token_logprobs)
+        scored = [self.client.completions.create(**{**PROMPT, "temperature": 1, "max_tokens": 12}, seed=5 + i,
+                                                 logprobs=0).choices[0] for i in range(3)]
+        self.assertEqual(best.choices[0].text, max(scored, key=lambda c: mean(c.logprobs)).text)
+        texts = ["", "", ""]
+        for event in self.client.completions.create(**{**PROMPT, "temperature": 1, "max_tokens": 12}, n=3, seed=5,
+                                                    stream=True):
+            for choice in event.choices:
+                texts[choice.index] += choice.text
+        self.assertEqual(texts, [c.text for c in answer.choices])
+
     def test_logprobs(self):
         answer = self.client.completions.create(**PROMPT, logprobs=3, echo=True)
         choice = answer.choices[0]

@@ -69,13 +69,31 @@ Session::~Session() {
   core().finish_all(engine::FinishReason::kCancelled);
 }
 
+namespace {
+
+// Each choice's outputs go to its own sink.
+struct ChoiceSink final : engine::Sink {
+  void on_output(const engine::Output& output) override {
+    sinks[static_cast<size_t>(output.choice)]->on_output(output);
+  }
+  std::vector<std::shared_ptr<engine::Sink>> sinks;
+};
+
+}  // namespace
+
 size_t Session::submit(engine::Request request) {
   const Status status = core().check(request);
   BZ_CHECK_MSG(status.ok(), "{}", status.message());
-  sinks_.push_back(std::make_shared<Sink>());
-  trace_.emplace_back();
-  core().add(engine::RequestId(g_next_id++), std::move(request), sinks_.back());
-  return sinks_.size() - 1;
+  const size_t first = sinks_.size();
+  const auto num_choices = static_cast<size_t>(request.num_choices);
+  auto sink = std::make_shared<ChoiceSink>();
+  for (size_t c = 0; c < num_choices; ++c) {
+    sinks_.push_back(std::make_shared<Sink>());
+    sink->sinks.push_back(sinks_.back());
+  }
+  trace_.resize(sinks_.size());
+  core().add(engine::RequestId(g_next_id.fetch_add(num_choices)), std::move(request), std::move(sink));
+  return first;
 }
 
 void Session::cancel(size_t index) { core().cancel(engine::RequestId(first_id_ + index)); }

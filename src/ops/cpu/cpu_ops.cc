@@ -18,24 +18,25 @@ void launch(device::Stream& stream, const Params& params) {
 constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul", kRopeTable[] = "rope_table",
                kRopeStore[] = "rope_store", kAttention[] = "attention", kSiluMul[] = "silu_mul",
                kGatherRows[] = "gather_rows", kSampleGreedy[] = "sample_greedy", kSampleRandom[] = "sample_random",
-               kAdjustLogits[] = "adjust_logits", kLogprobs[] = "logprobs";
+               kAdjustLogits[] = "adjust_logits", kLogprobs[] = "logprobs", kCopyBlocks[] = "copy_blocks";
 
-#define BZ_TABLE_(name, ns)                                                                                         \
-  OpTable {                                                                                                         \
-    .isa = name, .prepare = prepare, .embed = launch<kEmbed, EmbedParams, ns::embed>,                               \
-    .rms_norm = launch<kRmsNorm, RmsNormParams, ns::rms_norm>, .matmul = launch<kMatmul, MatmulParams, ns::matmul>, \
-    .rope_table = launch<kRopeTable, RopeTableParams, ns::rope_table>,                                              \
-    .rope_store = launch<kRopeStore, RopeStoreParams, ns::rope_store>,                                              \
-    .attention = launch<kAttention, AttentionParams, ns::attention>,                                                \
-    .silu_mul = launch<kSiluMul, SiluMulParams, ns::silu_mul>,                                                      \
-    .gather_rows = launch<kGatherRows, GatherRowsParams, ns::gather_rows>,                                          \
-    .sample_greedy = launch<kSampleGreedy, SampleParams, ns::sample_greedy>,                                        \
-    .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                        \
-    .adjust_logits = launch<kAdjustLogits, AdjustLogitsParams, reference::adjust_logits>,                           \
-    .logprobs = launch<kLogprobs, LogprobsParams, reference::logprobs>,                                             \
-    .matmul_scratch_bytes = ns::matmul_scratch_bytes, .attention_scratch_bytes = ns::attention_scratch_bytes,       \
-    .sample_scratch_bytes = ns::sample_scratch_bytes, .supports_weight = supports_weight,                           \
-    .supports_heads = supports_heads,                                                                               \
+#define BZ_TABLE_(name, ns)                                                                                        \
+  OpTable {                                                                                                        \
+    .isa = name, .copy_blocks = launch<kCopyBlocks, CopyBlocksParams, reference::copy_blocks>, .prepare = prepare, \
+    .embed = launch<kEmbed, EmbedParams, ns::embed>, .rms_norm = launch<kRmsNorm, RmsNormParams, ns::rms_norm>,    \
+    .matmul = launch<kMatmul, MatmulParams, ns::matmul>,                                                           \
+    .rope_table = launch<kRopeTable, RopeTableParams, ns::rope_table>,                                             \
+    .rope_store = launch<kRopeStore, RopeStoreParams, ns::rope_store>,                                             \
+    .attention = launch<kAttention, AttentionParams, ns::attention>,                                               \
+    .silu_mul = launch<kSiluMul, SiluMulParams, ns::silu_mul>,                                                     \
+    .gather_rows = launch<kGatherRows, GatherRowsParams, ns::gather_rows>,                                         \
+    .sample_greedy = launch<kSampleGreedy, SampleParams, ns::sample_greedy>,                                       \
+    .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                       \
+    .adjust_logits = launch<kAdjustLogits, AdjustLogitsParams, reference::adjust_logits>,                          \
+    .logprobs = launch<kLogprobs, LogprobsParams, reference::logprobs>,                                            \
+    .matmul_scratch_bytes = ns::matmul_scratch_bytes, .attention_scratch_bytes = ns::attention_scratch_bytes,      \
+    .sample_scratch_bytes = ns::sample_scratch_bytes, .supports_weight = supports_weight,                          \
+    .supports_heads = supports_heads,                                                                              \
   }
 
 const OpTable kReference = BZ_TABLE_("reference", reference);

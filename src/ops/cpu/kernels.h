@@ -36,7 +36,8 @@ using device::cpu::Worker;
 
 namespace reference {
 BZ_DECLARE_KERNELS_
-// The same in every table: their cost is that of reading the vocabulary a few times, and only rows that ask pay it.
+// The same in every table: they cost what it takes to read memory a few times, and only steps that ask pay it.
+void copy_blocks(const CopyBlocksParams&, Worker&);
 void adjust_logits(const AdjustLogitsParams&, Worker&);
 void logprobs(const LogprobsParams&, Worker&);
 }  // namespace reference

@@ -25,6 +25,7 @@ void check(const PrepareParams& p) {
   BZ_CHECK_LE(p.view.num_groups, kv::kMaxGroups);
   BZ_CHECK_LE(p.view.padded_rows, 8192);  // query_start lies in shared memory
 }
+void check(const CopyBlocksParams& p) { check_shapes(p); }
 void check(const EmbedParams& p) {
   check_shapes(p);
   check_weight(p.weight);

@@ -9,6 +9,7 @@ namespace bz::ops::cuda {
 bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim);
 
 void check(const PrepareParams& p);
+void check(const CopyBlocksParams& p);
 void check(const EmbedParams& p);
 void check(const RmsNormParams& p);
 void check(const MatmulParams& p);

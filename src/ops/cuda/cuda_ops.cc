@@ -10,6 +10,7 @@ namespace {
 
 constexpr OpTable kDefault = {
     .isa = "cuda",
+    .copy_blocks = copy_blocks,
     .prepare = prepare,
     .embed = embed,
     .rms_norm = rms_norm,

@@ -6,6 +6,7 @@
 
 namespace bz::ops::cuda {
 
+void copy_blocks(device::Stream& stream, const CopyBlocksParams& p);
 void prepare(device::Stream& stream, const PrepareParams& p);
 void embed(device::Stream& stream, const EmbedParams& p);
 void rms_norm(device::Stream& stream, const RmsNormParams& p);

@@ -40,6 +40,7 @@ int32_t token_of(uint64_t seed, uint32_t index, int32_t vocab_size) {
 const OpTable& table() {
   static const OpTable kTable{
       .isa = "null",
+      .copy_blocks = nothing<CopyBlocksParams>,
       .prepare = prepare,
       .embed = nothing<EmbedParams>,
       .rms_norm = nothing<RmsNormParams>,

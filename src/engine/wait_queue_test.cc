@@ -1,0 +1,135 @@
+// Whose turn it is: priorities, fair shares, and that nobody waits for ever.
+#include "engine/wait_queue.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace bz::engine {
+namespace {
+
+class WaitQueueTest : public testing::Test {
+ protected:
+  StatePtr make(const std::string& client, int32_t priority = 0) {
+    auto s = std::make_unique<RequestState>();
+    s->id = RequestId(++last_id_);
+    s->request.client = client;
+    s->request.priority = priority;
+    queue_.open(*s);
+    return s;
+  }
+  uint64_t add(const std::string& client, int32_t priority = 0) {
+    queue_.add(make(client, priority));
+    return last_id_;
+  }
+  // Admits whose turn it is and charges the client.
+  StatePtr admit(int64_t tokens = 10) {
+    StatePtr s = queue_.admit(queue_.next());
+    WaitQueue::charge(*s, tokens);
+    return s;
+  }
+  uint64_t serve(int64_t tokens = 10) {
+    const StatePtr s = admit(tokens);
+    queue_.close(*s);
+    return s->id.value();
+  }
+
+  WaitQueue queue_;
+  uint64_t last_id_ = 0;
+};
+
+TEST_F(WaitQueueTest, InOrderOfArrival) {
+  for (int i = 0; i < 4; ++i) add("a");
+  for (uint64_t id = 1; id <= 4; ++id) EXPECT_EQ(serve(), id);
+}
+
+TEST_F(WaitQueueTest, UrgentOnesOvertake) {
+  add("a", 5);
+  add("a");
+  add("a", -5);
+  EXPECT_EQ(serve(), 3u);
+  EXPECT_EQ(serve(), 2u);
+  EXPECT_EQ(serve(), 1u);
+}
+
+TEST_F(WaitQueueTest, APreemptedOneGoesFirstButNotBeforeUrgentOnes) {
+  add("a");
+  StatePtr first = admit(1000);
+  add("b");
+  add("c", -1);
+  queue_.put_back(std::move(first));
+  EXPECT_EQ(serve(), 3u);
+  EXPECT_EQ(serve(), 1u);
+  EXPECT_EQ(serve(), 2u);
+}
+
+TEST_F(WaitQueueTest, TheLastPreemptedOfSeveralGoesFirst) {
+  StatePtr a = (add("a"), admit()), b = (add("a"), admit());
+  queue_.put_back(std::move(b));  // the youngest is preempted first
+  queue_.put_back(std::move(a));
+  EXPECT_EQ(serve(), 1u);
+  EXPECT_EQ(serve(), 2u);
+}
+
+// A client with a hundred requests in the queue does not keep another's single one waiting.
+TEST_F(WaitQueueTest, ClientsTakeTurns) {
+  for (int i = 0; i < 100; ++i) add("greedy");
+  for (int i = 0; i < 10; ++i) serve();
+  const uint64_t modest = add("modest");
+  uint64_t turns = 0;
+  while (serve() != modest) ++turns;
+  EXPECT_LE(turns, 1u);
+}
+
+// By tokens, not by requests: short ones are served more often.
+TEST_F(WaitQueueTest, SharesAreOfTokens) {
+  for (int i = 0; i < 100; ++i) add("long"), add("short");
+  std::map<std::string, int64_t> served;
+  for (int i = 0; i < 60; ++i) {
+    const bool is_long = queue_.next().request.client == "long";
+    const int64_t tokens = is_long ? 50 : 10;
+    served[is_long ? "long" : "short"] += tokens;
+    serve(tokens);
+  }
+  EXPECT_NEAR(static_cast<double>(served["long"]), static_cast<double>(served["short"]), 50);
+}
+
+// An idle time is no credit: who comes back does not make those wait who were there.
+TEST_F(WaitQueueTest, WhoComesBackIsLiftedToTheOthers) {
+  add("rare");
+  serve();
+  for (int i = 0; i < 50; ++i) add("steady");
+  for (int i = 0; i < 20; ++i) serve(100);
+  for (int i = 0; i < 20; ++i) add("rare");
+  std::map<std::string, int> turns;
+  for (int i = 0; i < 20; ++i) {
+    ++turns[queue_.next().request.client];
+    serve(100);
+  }
+  EXPECT_NEAR(turns["steady"], turns["rare"], 2);
+}
+
+// A flood of urgent requests, each of a new client, delays the least urgent one only so long.
+TEST_F(WaitQueueTest, NobodyWaitsForEver) {
+  const uint64_t patient = add("patient", kMaxPriority);
+  const int64_t most = (2 * kMaxPriority + 1) * WaitQueue::kPatience + 1;
+  int64_t turns = 0;
+  for (;; ++turns) {
+    ASSERT_LE(turns, most);
+    add("flood" + std::to_string(turns), -kMaxPriority);
+    if (serve() == patient) break;
+  }
+  EXPECT_GT(turns, 100);  // and is made to wait
+}
+
+// Clients that come once and go do not stay in the books.
+TEST_F(WaitQueueTest, ForgetsClientsThatChangeNothing) {
+  for (int i = 0; i < 10000; ++i) {
+    add("visitor" + std::to_string(i));
+    serve(0);
+  }
+  EXPECT_LE(queue_.num_clients(), 200u);
+}
+
+}  // namespace
+}  // namespace bz::engine
