@@ -33,7 +33,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Returns the request's index in the trace; its choices have the indices from there on. REQUIRES: the engine accepts it.
+  // Returns the request's index in the trace; its choices have the indices from there on. REQUIRES: the engine accepts
+  // it.
   size_t submit(engine::Request request);
   void cancel(size_t index);
   bool step() { return model_.core().step(); }
