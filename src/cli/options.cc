@@ -32,6 +32,19 @@ Result<std::optional<DType>> parse_kv_dtype(const std::string& s) {
   return unknown_value("--kv-cache-dtype", s, "auto, f16, bf16 or f32");
 }
 
+// "ngram:4" -> 4 drafts a step.
+Result<int32_t> parse_speculative(const std::string& s) {
+  constexpr std::string_view kNgram = "ngram:";
+  int32_t drafts = 0;
+  const char* end = s.data() + s.size();
+  const bool known = s.starts_with(kNgram);
+  const auto [stop, error] = std::from_chars(s.data() + (known ? kNgram.size() : 0), end, drafts);
+  if (!known || error != std::errc() || stop != end || drafts < 1 || drafts > ops::kMaxDraftTokens) {
+    return invalid_argument("--speculative {}: use ngram:K with K from 1 to {}", s, ops::kMaxDraftTokens);
+  }
+  return drafts;
+}
+
 }  // namespace
 
 Result<int64_t> parse_bytes(const std::string& option, const std::string& text) {
@@ -69,6 +82,9 @@ void add_engine_options(CLI::App& command, EngineOptions& o) {
   command.add_option("--max-model-len", o.load.max_model_len, "most tokens of a request; default: the model's context");
   command.add_option("--served-model-name", o.load.served_model_name,
                      "default: the file's general.basename, else its stem");
+  command.add_option("--speculative", o.speculative,
+                     "ngram:K: guess up to K tokens a step from what the text said before, and verify them; the answer "
+                     "stays the same");
   command.add_flag("--batch-invariant", o.load.batch_invariant,
                    "CUDA: no bit of an answer depends on its batch mates (slower); the CPU is so anyway");
   command.add_flag("!--no-prefix-caching", o.load.prefix_caching, "compute every prompt from its first token");
@@ -80,6 +96,9 @@ Result<engine::LoadOptions> to_load_options(const EngineOptions& options) {
   BZ_ASSIGN(load.graphs, parse_graphs(options.graphs));
   BZ_ASSIGN(load.null_guard, parse_null_guard(options.null_guard));
   BZ_ASSIGN(load.kv_dtype, parse_kv_dtype(options.kv_dtype));
+  if (!options.speculative.empty()) {
+    BZ_ASSIGN(load.num_draft_tokens, parse_speculative(options.speculative));
+  }
   if (!options.kv_cache_bytes.empty()) {
     BZ_ASSIGN(load.kv_cache_bytes, parse_bytes("--kv-cache-bytes", options.kv_cache_bytes));
   }

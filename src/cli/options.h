@@ -16,6 +16,7 @@ struct EngineOptions {
   std::string graphs = "full";
   std::string null_guard = "read-only";
   std::string kv_dtype = "auto";
+  std::string speculative;     // ngram:K
   std::string kv_cache_bytes;  // digits with an optional K, M or G
 };
 

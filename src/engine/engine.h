@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/request.h"
@@ -28,6 +29,9 @@ struct EngineStats {
   int64_t prefix_query_tokens = 0;               // looked for in the prefix cache at admission
   int64_t prefix_hit_tokens = 0;                 // found
   std::map<std::string, int64_t> prefix_misses;  // why no more were found, per cache group
+  // Speculation: rows that verified drafts, drafts verified, drafts accepted, and these by their place in the draft.
+  int64_t spec_drafts = 0, spec_draft_tokens = 0, spec_accepted_tokens = 0;
+  std::vector<int64_t> spec_accepted_by_place;  // empty: no speculation
   int64_t steps = 0;
   int64_t dummy_steps = 0;
   int64_t padded_rows = 0;  // rows of graphs run that named the null row

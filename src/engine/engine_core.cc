@@ -119,6 +119,11 @@ EngineStats EngineCore::stats() const {
   for (size_t i = 1; i < c.prefix_misses.size(); ++i) {  // 0: no miss
     s.prefix_misses[std::string(kv::miss_reason_name(static_cast<kv::MissReason>(i)))] = c.prefix_misses[i];
   }
+  s.spec_drafts = c.num_drafts;
+  s.spec_draft_tokens = c.draft_tokens;
+  s.spec_accepted_tokens = c.accepted_tokens;
+  const auto places = c.accepted_by_place.begin();
+  s.spec_accepted_by_place.assign(places, places + scheduler_.cache().config().num_spec);
   const RunnerStats& r = runner_.stats();
   s.steps = r.steps;
   s.dummy_steps = r.dummy_steps;

@@ -85,9 +85,21 @@ void GraphRunner::enqueue_sample(const GraphKey& key, ops::SamplerClass sampler)
   sample.logits = logits(key);
   sample.scratch = sample_scratch_.device();
   sample.scratch_bytes = sample_scratch_.bytes();
-  if (sampler == ops::SamplerClass::kGreedy) return ops_.sample_greedy(*stream_, sample);
-  if (sampler == ops::SamplerClass::kRandom) return ops_.sample_random(*stream_, sample);
+  switch (sampler) {
+    case ops::SamplerClass::kGreedy: ops_.sample_greedy(*stream_, sample); break;
+    case ops::SamplerClass::kRandom: ops_.sample_random(*stream_, sample); break;
+    case ops::SamplerClass::kFull: enqueue_adjusted_sample(key, sample); break;
+  }
+  if (config_.cache.num_spec > 0) enqueue_draft(key);
+}
 
+void GraphRunner::enqueue_draft(const GraphKey& key) {
+  ops::DraftParams draft = memory_.draft_params(key);
+  draft.vocab_size = model_.vocab_size();
+  ops_.draft(*stream_, draft);
+}
+
+void GraphRunner::enqueue_adjusted_sample(const GraphKey& key, ops::SampleParams sample) {
   ops::AdjustLogitsParams adjust = memory_.adjust_logits_params(key, inputs_);
   adjust.logits = sample.logits;
   adjust.adjusted = sample.adjusted = ops::tensor_f32(adjusted_.device(), key.rows, model_.vocab_size());

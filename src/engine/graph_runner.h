@@ -36,7 +36,7 @@ struct StepResult {
   ops::StepError error = ops::StepError::kNone;
   GraphKey key;
   // In plan order; valid until the next wait().
-  std::span<const ops::RowResult> rows;          // of the live batch rows
+  std::span<const ops::RowResult> rows;          // of the live batch rows, samples_per_row each
   std::span<const ops::LogprobResult> logprobs;  // of the logits rows; empty unless the sampler was SamplerClass::kFull
 };
 
@@ -89,6 +89,8 @@ class GraphRunner {
   void enqueue_copies();
   void enqueue_forward(const GraphKey& key);
   void enqueue_sample(const GraphKey& key, ops::SamplerClass sampler);
+  void enqueue_adjusted_sample(const GraphKey& key, ops::SampleParams sample);
+  void enqueue_draft(const GraphKey& key);
   void capture_copies();
   void capture_sampler(const SamplerKey& key);
   void execute(StagedStep step);

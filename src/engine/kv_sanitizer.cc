@@ -33,6 +33,19 @@ void KvSanitizer::check_step(const StepPlan& plan, const GraphKey& key, const kv
     report(fmt::format("step {}: something wrote past the last block", plan.cache.sequence));
 }
 
+namespace {
+
+// Tokens of a batch row: what was planned, less the drafts that the device did not have.
+int32_t query_len(const StepPlan& plan, const std::vector<int32_t>& query_start, int32_t b) {
+  if (b >= static_cast<int32_t>(plan.rows.size())) return 0;
+  const PlanRow& row = plan.rows[static_cast<size_t>(b)];
+  if (row.num_samples <= 1) return row.query_len;
+  const auto i = static_cast<size_t>(b);
+  return std::clamp(query_start[i + 1] - query_start[i], 1, row.query_len);
+}
+
+}  // namespace
+
 void KvSanitizer::check_rows(const StepPlan& plan, const ops::StepView& view) {
   const uint64_t step = plan.cache.sequence;
   const auto row_index = fetch(view.row_index, view.padded_rows);
@@ -42,21 +55,23 @@ void KvSanitizer::check_rows(const StepPlan& plan, const ops::StepView& view) {
   const int32_t valid_tokens = fetch(view.num_valid_tokens, 1)[0].value();
   if (valid_rows != static_cast<int32_t>(plan.rows.size()))
     report(fmt::format("step {}: {} rows count as valid, should be {}", step, valid_rows, plan.rows.size()));
-  if (valid_tokens != static_cast<int32_t>(plan.tokens.size()))
-    report(fmt::format("step {}: {} tokens count as valid, should be {}", step, valid_tokens, plan.tokens.size()));
   int32_t start = 0;
   for (int32_t b = 0; b < view.padded_rows; ++b) {
     const bool live = b < static_cast<int32_t>(plan.rows.size());
     const int32_t want_row = live ? plan.rows[static_cast<size_t>(b)].row.value() : 0;
-    const int32_t want_len = live ? plan.rows[static_cast<size_t>(b)].max_seq_len : 0;
+    const int32_t len = query_len(plan, query_start, b);
+    const int32_t missing = live ? plan.rows[static_cast<size_t>(b)].query_len - len : 0;
+    const int32_t want_len = live ? plan.rows[static_cast<size_t>(b)].max_seq_len - missing : 0;
     if (row_index[b] != want_row)
       report(fmt::format("step {}: batch row {} names table row {}, should be {}", step, b, row_index[b], want_row));
     if (seq_len[b] != want_len)
       report(fmt::format("step {}: batch row {} has length {}, should be {}", step, b, seq_len[b], want_len));
     if (query_start[b] != start)
       report(fmt::format("step {}: batch row {} begins at token {}, should be {}", step, b, query_start[b], start));
-    if (live) start += plan.rows[static_cast<size_t>(b)].query_len;
+    start += len;
   }
+  if (valid_tokens != start)
+    report(fmt::format("step {}: {} tokens count as valid, should be {}", step, valid_tokens, start));
 }
 
 // Where a token's entry must be written, from the host's tables alone; -1: nowhere. Its own arithmetic, not slot.h's.
@@ -91,11 +106,15 @@ void KvSanitizer::check_group(const StepPlan& plan, const ops::StepView& view, i
   const int32_t block_size = cache.config().groups[static_cast<size_t>(group)].block_size;
   const auto slots = fetch(view.groups[group].slots, view.padded_tokens);
   const auto positions = fetch(view.positions, view.padded_tokens);
+  const auto query_start = fetch(view.query_start, view.padded_rows + 1);
   int32_t t = 0;
-  for (const PlanRow& row : plan.rows) {
-    for (int32_t i = 0; i < row.query_len; ++i, ++t) {
-      const int32_t position = row.max_seq_len - row.query_len + i;
-      const int64_t want = expected_slot(cache, kv::GroupId(group), row.row, position, row.max_seq_len);
+  for (size_t b = 0; b < plan.rows.size(); ++b) {
+    const PlanRow& row = plan.rows[b];
+    const int32_t len = query_len(plan, query_start, static_cast<int32_t>(b));
+    const int32_t start = row.max_seq_len - row.query_len;
+    for (int32_t i = 0; i < len; ++i, ++t) {
+      const int32_t position = start + i;
+      const int64_t want = expected_slot(cache, kv::GroupId(group), row.row, position, start + len);
       if (positions[t] != position)
         report(fmt::format("step {}: token {} is at position {}, should be {}", step, t, positions[t], position));
       if (want >= 0 && want < block_size)

@@ -54,6 +54,7 @@ Status complete_options(LoadOptions& o, const models::ModelConfig& config) {
   BZ_TRY(check_range("--max-num-seqs", o.max_num_seqs, 1, kMaxNumSeqs));
   BZ_TRY(check_range("--max-num-batched-tokens", o.max_num_batched_tokens, o.max_num_seqs, kMaxNumBatchedTokens));
   BZ_TRY(check_range("--max-model-len", o.max_model_len, 2, config.context_length));
+  BZ_TRY(check_range("--speculative ngram:", o.num_draft_tokens, 0, ops::kMaxDraftTokens));
   if (o.block_size != 0) BZ_TRY(check_range("--block-size", o.block_size, 1, 4096));
   return ok_status();
 }
@@ -115,6 +116,7 @@ Status LoadedModel::start(const Progress& progress) {
 
   BZ_ASSIGN(device_, device::create_device(o.device));
   BZ_ASSIGN(ops_, ops::op_table_for(device_->kind(), o.batch_invariant));
+  if (o.ops != nullptr) ops_ = o.ops;
   say(fmt::format("device: {}, {} in {:.3f} s", device_->description(), ops_->isa, clock.lap()));
   BZ_ASSIGN(models::WeightStore weights, models::WeightStore::create(*device_, *plan_.file));
   weights_ = std::make_unique<models::WeightStore>(std::move(weights));
@@ -134,6 +136,7 @@ Status LoadedModel::start(const Progress& progress) {
   runner.mode = o.graphs;
   runner.cache = kv::make_cache_config(plan_.layout, o.max_num_seqs + 1, plan_.max_model_len);
   runner.cache.max_changes_per_plan = runner.limits.max_changes;
+  runner.cache.num_spec = o.num_draft_tokens;
   runner.null_guard = o.null_guard;
   BZ_ASSIGN(runner_, GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner));
   say(fmt::format("cache: {} blocks of {} bytes, null block guard {} in {:.3f} s", plan_.layout.num_blocks - 1,

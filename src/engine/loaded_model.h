@@ -32,6 +32,8 @@ struct LoadOptions {
   int32_t max_num_seqs = 0;            // 0: 32
   int32_t max_num_batched_tokens = 0;  // 0: 512
   int32_t max_model_len = 0;           // 0: the model's context
+  int32_t num_draft_tokens = 0;        // most tokens that n-gram speculation drafts for a request and step; 0: none
+  const ops::OpTable* ops = nullptr;   // instead of the device's own: another drafter, in tests
   bool prefix_caching = true;
   bool kv_sanitize = false;
   bool batch_invariant = false;  // PAD-9b; the CPU has it anyway

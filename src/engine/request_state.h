@@ -20,8 +20,10 @@ struct RequestState {
   std::vector<std::unique_ptr<RequestState>> followers;
   std::vector<int32_t> tokens;      // prompt, then what was generated
   kv::RowId row = kv::kNullRow;     // null: waiting
-  int32_t num_computed = 0;         // tokens whose KV is in the cache, by the steps planned so far
-  int32_t num_pending = 0;          // tokens sampled by steps whose results have not been read
+  int32_t num_computed = 0;         // tokens whose KV is in the cache, by the steps planned so far; at most
+  int32_t num_confirmed = 0;        // tokens whose KV is in the cache, by the results read so far
+  int32_t num_rejected = 0;         // drafts that the cache still counts
+  int32_t num_pending = 0;          // tokens sampled by steps whose results have not been read; at most
   uint32_t first_output = 0;        // outputs generated before the row began (after a preemption)
   int32_t history_len = 0;          // tokens the row began with, not yet staged for its token history
   int32_t num_prompt_logprobs = 0;  // delivered, or in `output`

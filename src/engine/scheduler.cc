@@ -45,8 +45,9 @@ StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std
   s->sink = std::move(sink);
   s->output.id = id;
   s->output.choice = choice;
-  s->output.tokens.reserve(1);
-  s->output.token_logprobs.reserve(1);
+  const auto per_step = static_cast<size_t>(1 + cache_.config().num_spec);
+  s->output.tokens.reserve(per_step);
+  s->output.token_logprobs.reserve(per_step);
   if (s->request.logprobs >= 0) s->output.logprobs.reserve(1);
   by_id_[id] = s.get();
   waiting_.open(*s);
@@ -115,7 +116,7 @@ void Scheduler::fork_followers() {
     for (StatePtr& s : std::exchange(leader.followers, {})) {
       if (static_cast<int32_t>(running_.size()) < config_.max_num_seqs && cache_.can_fork(leader.row)) {
         s->row = cache_.fork(leader.row);
-        s->num_computed = s->history_len = leader.num_computed;
+        s->num_computed = s->num_confirmed = s->history_len = leader.num_computed;
         s->output.num_cached_tokens = leader.output.num_cached_tokens;
         ++counters_.forked;
         start_running(std::move(s));
@@ -137,10 +138,11 @@ void Scheduler::plan_decodes(StepPlan& plan) {
   for (size_t i = 0; i < running_.size() && row_left(plan); ++i) {
     if (running_[i]->num_uncomputed() != 1 || running_[i]->outputs_complete()) continue;
     if (!history_fits(plan, running_[i]->history_len)) continue;  // a later step's
+    settle_drafts(*running_[i]);
     const kv::RowId row = running_[i]->row;
     while (i < running_.size() && !cache_.can_append(row, 1)) preempt_last();
     if (i == running_.size()) return;  // it was the last one itself
-    add_row(plan, *running_[i], 1);
+    add_row(plan, *running_[i], 1, num_drafts(plan, *running_[i], static_cast<int32_t>(running_.size() - i) - 1));
   }
 }
 
@@ -148,6 +150,35 @@ void Scheduler::plan_decodes(StepPlan& plan) {
 int32_t Scheduler::next_chunk(const StepPlan& plan, const RequestState& s) const {
   const int32_t left = s.num_uncomputed() - (s.followers.empty() ? 0 : 1);
   return std::min(left, token_budget(plan));
+}
+
+namespace {
+
+// The last token is on the device: this row sampled it itself, the host need not have seen it.
+bool continues_on_device(const RequestState& s) {
+  return s.num_outputs() + s.num_pending > static_cast<int32_t>(s.first_output);
+}
+
+// What changes a row's logits by its outputs, or reports on them, goes token by token.
+bool allows_drafts(const Request& r) {
+  const SamplingParams& p = r.sampling;
+  return r.logprobs < 0 && r.min_tokens == 0 && p.logit_bias.empty() && p.repetition_penalty == 1.0f &&
+         p.presence_penalty == 0.0f && p.frequency_penalty == 0.0f;
+}
+
+}  // namespace
+
+// How many drafts the row may verify, if the device has them. Rows behind it get their token first.
+int32_t Scheduler::num_drafts(const StepPlan& plan, const RequestState& s, int32_t rows_behind) const {
+  if (!continues_on_device(s) || !allows_drafts(s.request)) return 0;
+  const int32_t left = s.request.max_tokens - s.num_outputs() - s.num_pending - 1;
+  const int32_t n = std::min({cache_.config().num_spec, left, token_budget(plan) - 1 - rows_behind});
+  return n > 0 && cache_.can_append(s.row, 1 + n) ? n : 0;
+}
+
+// Drafts that were rejected leave the cache's count before it grows again.
+void Scheduler::settle_drafts(RequestState& s) {
+  if (s.num_rejected > 0) cache_.rollback(s.row, std::exchange(s.num_rejected, 0));
 }
 
 void Scheduler::plan_chunks(StepPlan& plan) {
@@ -180,7 +211,7 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 // The row begins with the prefix that hit_ found.
 void Scheduler::admit_row(RequestState& s) {
   s.row = cache_.admit(hit_);
-  s.num_computed = s.history_len = hit_.num_tokens;
+  s.num_computed = s.num_confirmed = s.history_len = hit_.num_tokens;
   s.first_output = static_cast<uint32_t>(s.num_outputs());
   if (s.num_outputs() == 0) s.output.num_cached_tokens = hit_.num_tokens;
   if (!s.resumed) WaitQueue::charge(s, s.num_tokens() - hit_.num_tokens);
@@ -216,31 +247,30 @@ ops::RowSampling Scheduler::row_sampling(StepPlan& plan, const RequestState& s) 
   return r;
 }
 
-void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens) {
-  cache_.append(s.row, num_tokens);
+void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens, int32_t num_drafts) {
+  cache_.append(s.row, num_tokens + num_drafts);
   const bool last = num_tokens == s.num_uncomputed();
   PlanRow row;
   row.request = s.id;
   row.row = s.row;
-  row.query_len = num_tokens;
-  row.num_logits = s.scores_prompt() ? num_tokens : last ? 1 : 0;
-  row.sample = last;
-  row.max_seq_len = s.num_computed + num_tokens;
+  row.query_len = num_tokens + num_drafts;
+  row.num_samples = last ? 1 + num_drafts : 0;
+  row.num_logits = s.scores_prompt() ? num_tokens : row.num_samples;
+  row.max_seq_len = s.num_computed + row.query_len;
   row.history_len = std::exchange(s.history_len, 0);
   plan.history.insert(plan.history.end(), s.tokens.begin(), s.tokens.begin() + row.history_len);
   row.sampling = row_sampling(plan, s);
-  // A token that this row sampled itself is on the device already: the host need not have seen it.
-  const bool from_row_state = num_tokens == 1 && s.num_outputs() + s.num_pending > static_cast<int32_t>(s.first_output);
-  if (from_row_state) {
+  if (num_tokens == 1 && continues_on_device(s)) {
     plan.tokens.push_back(ops::kTokenFromRowState);
+    plan.tokens.insert(plan.tokens.end(), static_cast<size_t>(num_drafts), ops::kTokenFromDraft);
   } else {
     const auto begin = s.tokens.begin() + s.num_computed;
     plan.tokens.insert(plan.tokens.end(), begin, begin + num_tokens);
     if (!last) row.next_token = *(begin + num_tokens);
   }
   plan.rows.push_back(row);
-  s.num_computed += num_tokens;
-  if (last) ++s.num_pending;
+  s.num_computed += row.query_len;
+  s.num_pending += row.num_samples;
 }
 
 void Scheduler::preempt_last() {
@@ -255,31 +285,66 @@ void Scheduler::release_row(RequestState& s) {
   if (s.row == kv::kNullRow) return;
   cache_.release(s.row);
   s.row = kv::kNullRow;
-  s.num_computed = 0;
+  s.num_computed = s.num_confirmed = s.num_rejected = 0;
+}
+
+namespace {
+
+// Results end with what was not sampled or not accepted; a NaN is an answer.
+int32_t num_sampled(std::span<const ops::RowResult> samples) {
+  const auto none = [](const ops::RowResult& r) {
+    return r.token == ops::kTokenNone || r.token == ops::kTokenRejected;
+  };
+  return static_cast<int32_t>(std::find_if(samples.begin(), samples.end(), none) - samples.begin());
+}
+
+}  // namespace
+
+// What the row has in the cache now: the drafts that were not accepted do not count.
+void Scheduler::confirm(RequestState& s, const PlanRow& row, int32_t num_new) {
+  const int32_t rejected = row.num_samples > 0 ? row.num_samples - num_new : 0;
+  s.num_computed -= rejected;
+  s.num_rejected += rejected;
+  s.num_confirmed += row.query_len - rejected;
+  cache_.set_processed(s.row, s.num_confirmed);
+  const size_t known = std::min(s.tokens.size(), static_cast<size_t>(s.num_confirmed));
+  cache_.publish(s.row, {std::span(s.tokens).first(known)}, row.num_samples <= 1);
+}
+
+void Scheduler::count_drafts(std::span<const ops::RowResult> samples, int32_t num_new) {
+  int32_t drafted = num_new - 1;
+  for (const ops::RowResult& r : samples) drafted += r.token == ops::kTokenRejected ? 1 : 0;
+  if (drafted == 0) return;  // the device had none
+  ++counters_.num_drafts;
+  counters_.draft_tokens += drafted;
+  counters_.accepted_tokens += num_new - 1;
+  for (int32_t i = 0; i + 1 < num_new; ++i) ++counters_.accepted_by_place[static_cast<size_t>(i)];
 }
 
 void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results,
                         std::span<const ops::LogprobResult> logprobs) {
-  BZ_CHECK_GE(results.size(), plan.rows.size());
+  const auto per_row = static_cast<size_t>(1 + cache_.config().num_spec);
+  BZ_CHECK_GE(results.size(), plan.rows.size() * per_row);
   size_t logits_end = 0;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     logits_end += static_cast<size_t>(row.num_logits);
-    if (row.query_len > 1) counters_.prompt_tokens += row.query_len;
+    if (row.query_len > 1 && row.num_samples <= 1) counters_.prompt_tokens += row.query_len;
     const auto it = by_id_.find(row.request);
     if (it == by_id_.end()) continue;  // ended meanwhile: a surplus token
     RequestState& s = *it->second;
-    if (s.row == row.row) {  // not preempted since
-      cache_.set_processed(s.row, row.max_seq_len);
-      cache_.publish(s.row, {std::span(s.tokens).first(static_cast<size_t>(row.max_seq_len))});
-    }
+    const auto samples = results.subspan(i * per_row, per_row);
+    const int32_t num_new = num_sampled(samples);
+    if (row.num_samples > 1) count_drafts(samples, num_new);
+    if (s.row == row.row) confirm(s, row, num_new);  // not preempted since
     const auto num_logits = static_cast<size_t>(row.num_logits);
     if (s.scores_prompt()) accept_prompt_logprobs(s, row, logprobs.subspan(logits_end - num_logits, num_logits));
-    if (row.sample && !s.output.finished) {
-      --s.num_pending;
-      accept_token(s, results[i], s.request.logprobs >= 0 ? &logprobs[logits_end - 1] : nullptr);
+    if (row.num_samples > 0) s.num_pending -= row.num_samples;
+    for (const ops::RowResult& sample : samples.first(static_cast<size_t>(num_new))) {
+      if (s.output.finished) break;
+      accept_token(s, sample, s.request.logprobs >= 0 ? &logprobs[logits_end - 1] : nullptr);
     }
-    if (row.sample || s.output.finished) deliver(s);
+    if (row.num_samples > 0 || s.output.finished) deliver(s);
   }
   drop_finished();
 }

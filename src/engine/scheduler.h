@@ -7,8 +7,10 @@
 //
 // Of a request's choices one computes the prompt up to its last token; the others' rows then begin as copies of its row
 // (KV-6). Choices that have no room at that moment wait like any request, and find the prompt in the prefix cache.
-// Steps may be planned before the results of earlier ones are read: a decode step's input is on the device, and a
-// surplus token after an end token is dropped. One thread; deterministic; knows nothing of devices.
+// With speculation a decoding request also gets room for drafts, which only the device knows; until the results are
+// read the host counts all of them as accepted. Steps may be planned before the results of earlier ones are read: a
+// decode step's input is on the device, and a surplus token after an end token is dropped. One thread; deterministic;
+// knows nothing of devices.
 #pragma once
 
 #include <array>
@@ -66,6 +68,9 @@ class Scheduler {
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
 
   struct Counters {
+    // Speculation: rows that verified drafts, drafts verified, drafts accepted, and these by their place in the draft.
+    int64_t num_drafts = 0, draft_tokens = 0, accepted_tokens = 0;
+    std::array<int64_t, ops::kMaxDraftTokens> accepted_by_place{};
     int64_t finished = 0, failed = 0, preempted = 0, forked = 0, prompt_tokens = 0, generation_tokens = 0;
     // Prefix cache: tokens looked for at admission, tokens found, and why no more were, by kv::MissReason.
     int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
@@ -85,8 +90,12 @@ class Scheduler {
   bool history_fits(const StepPlan& plan, int32_t num_tokens) const;
   int32_t next_chunk(const StepPlan& plan, const RequestState& s) const;
   void admit_row(RequestState& s);
-  void add_row(StepPlan& plan, RequestState& s, int32_t num_tokens);
+  int32_t num_drafts(const StepPlan& plan, const RequestState& s, int32_t rows_behind) const;
+  void add_row(StepPlan& plan, RequestState& s, int32_t num_tokens, int32_t num_drafts = 0);
   ops::RowSampling row_sampling(StepPlan& plan, const RequestState& s) const;
+  void settle_drafts(RequestState& s);
+  void confirm(RequestState& s, const PlanRow& row, int32_t num_new);
+  void count_drafts(std::span<const ops::RowResult> samples, int32_t num_new);
   void preempt_last();
   void release_row(RequestState& s);
   void accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs);

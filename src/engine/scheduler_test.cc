@@ -92,7 +92,7 @@ class SchedulerTest : public testing::Test {
     std::vector<ops::RowResult> results;
     for (const PlanRow& row : plan_.rows) {
       const auto id = static_cast<int32_t>(row.request.value());
-      results.push_back({row.sample ? next_token(id) : ops::kTokenNone, -1.0f});
+      results.push_back({row.num_samples > 0 ? next_token(id) : ops::kTokenNone, -1.0f});
     }
     scheduler_->processed(plan_.cache.sequence);
     scheduler_->process(plan_, results);
@@ -138,7 +138,7 @@ TEST_F(SchedulerTest, ARequestPrefillsThenDecodesUntilItsLength) {
   plan();
   EXPECT_EQ(rows(), (Rows{{1, 5}}));
   EXPECT_THAT(plan_.tokens, ElementsAre(0, 1, 2, 3, 4));
-  EXPECT_TRUE(plan_.rows[0].sample);
+  EXPECT_EQ(plan_.rows[0].num_samples, 1);
   EXPECT_NE(plan_.rows[0].row, kv::kNullRow);
   process();
   plan();
@@ -159,13 +159,13 @@ TEST_F(SchedulerTest, PromptsAreCutToTheTokenBudget) {
   add(1, 20, 2);
   step();
   EXPECT_EQ(rows(), (Rows{{1, 8}}));
-  EXPECT_FALSE(plan_.rows[0].sample);
+  EXPECT_EQ(plan_.rows[0].num_samples, 0);
   step();
   EXPECT_EQ(rows(), (Rows{{1, 8}}));
   EXPECT_EQ(plan_.tokens.front(), 8);
   step();
   EXPECT_EQ(rows(), (Rows{{1, 4}}));
-  EXPECT_TRUE(plan_.rows[0].sample);
+  EXPECT_EQ(plan_.rows[0].num_samples, 1);
 }
 
 TEST_F(SchedulerTest, DecodesComeFirstThenChunksThenNewRequests) {
@@ -390,7 +390,7 @@ TEST_F(SchedulerTest, ChoicesBeginAsCopiesOfThePrompt) {
   EXPECT_EQ(scheduler_->num_waiting(), 3);
   step();
   EXPECT_EQ(rows(), (Rows{{1, 9}}));
-  EXPECT_FALSE(plan_.rows[0].sample);
+  EXPECT_EQ(plan_.rows[0].num_samples, 0);
   plan();
   EXPECT_EQ(rows(), (Rows{{1, 1}, {2, 1}, {3, 1}}));
   EXPECT_THAT(plan_.tokens, ElementsAre(9, 9, 9));

@@ -17,8 +17,8 @@ int32_t stage_rows(const StepPlan& plan, ops::StagedRow* staged) {
   int32_t history_start = 0, num_logits = 0;
   for (const PlanRow& row : plan.rows) {
     BZ_CHECK_LE(row.num_logits, row.query_len);
-    BZ_CHECK(!row.sample || row.num_logits >= 1);
-    *staged++ = {row.row.value(), row.query_len,   row.num_logits, row.sample ? 1 : 0, row.max_seq_len,
+    BZ_CHECK_LE(row.num_samples, row.num_logits);
+    *staged++ = {row.row.value(), row.query_len,   row.num_logits, row.num_samples, row.max_seq_len,
                  history_start,   row.history_len, row.next_token, row.sampling};
     history_start += row.history_len;
     num_logits += row.num_logits;

@@ -27,7 +27,7 @@ class StepInputsTest : public testing::Test {
       row.row = kv::RowId(i + 1);
       row.query_len = 1;
       row.num_logits = 1;
-      row.sample = true;
+      row.num_samples = 1;
       row.max_seq_len = 100 + i;
       row.sampling.temperature = 0.5f;
       row.sampling.seed = 7;

@@ -36,6 +36,7 @@ StepMemory::Arrays StepMemory::carve_arrays(const StepMemoryConfig& config, Carv
     a.groups[g].states = carver.take<kv::StateId>(rows * (1 + config.num_spec));
   }
   a.row_state = carver.take<ops::RowState>(table_rows);
+  a.drafts = carver.take<ops::RowDraft>(table_rows);
   a.history = {carver.take<int32_t>(table_rows * config.max_seq_len), config.max_seq_len};
   a.step_count = carver.take<uint64_t>(1);
   a.error_state = carver.take<ops::StepResultHeader>(1);
@@ -60,7 +61,7 @@ StepMemory::ResultArrays StepMemory::carve_results(const StepMemoryConfig& confi
   ResultArrays r{};
   for (int i = 0; i < StepInputs::kRingSlots; ++i) {
     r.headers[i] = carver.take<ops::StepResultHeader>(1);
-    r.rows[i] = carver.take<ops::RowResult>(config.limits.max_rows);
+    r.rows[i] = carver.take<ops::RowResult>(int64_t{config.limits.max_rows} * (1 + config.num_spec));
     r.logprobs[i] = carver.take<ops::LogprobResult>(std::max(config.limits.max_rows, config.limits.max_tokens));
   }
   return r;
@@ -90,7 +91,7 @@ ops::StepView StepMemory::view(const GraphKey& key) const {
   v.padded_tokens = key.tokens;
   v.padded_logits = key.logits;
   v.num_groups = static_cast<int32_t>(config_.groups.size());
-  v.states_per_row = 1 + config_.num_spec;
+  v.states_per_row = v.samples_per_row = 1 + config_.num_spec;
   v.num_valid_rows = arrays_.num_valid_rows;
   v.num_valid_tokens = arrays_.num_valid_tokens;
   v.num_valid_logits = arrays_.num_valid_logits;
@@ -118,6 +119,7 @@ ops::PrepareParams StepMemory::prepare_params(const GraphKey& key, const StepInp
   for (int i = 0; i < StepInputs::kRingSlots; ++i) p.ring[i] = inputs.device_slot(i);
   p.step_count = arrays_.step_count;
   p.row_state = arrays_.row_state;
+  p.drafts = arrays_.drafts;
   p.history = arrays_.history;
   p.num_table_rows = config_.num_table_rows;
   for (size_t g = 0; g < config_.groups.size(); ++g) {
@@ -167,6 +169,18 @@ ops::SampleParams StepMemory::sample_params(const GraphKey& key) const {
   return p;
 }
 
+ops::DraftParams StepMemory::draft_params(const GraphKey& key) const {
+  ops::DraftParams p{};
+  p.view = view(key);
+  p.sample_row = arrays_.sample_row;
+  p.sampling = arrays_.sampling;
+  p.row_state = arrays_.row_state;
+  p.history = arrays_.history;
+  p.drafts = arrays_.drafts;
+  p.max_tokens = config_.num_spec;
+  return p;
+}
+
 ops::LogprobsParams StepMemory::logprobs_params(const GraphKey& key) const {
   ops::LogprobsParams p{};
   p.sampling = arrays_.sampling;
@@ -186,7 +200,8 @@ const ops::StepResultHeader& StepMemory::result_header(uint64_t sequence) const 
 }
 
 std::span<const ops::RowResult> StepMemory::results(uint64_t sequence, int32_t rows) const {
-  return {host_of(results_.rows[(sequence - 1) % StepInputs::kRingSlots]), static_cast<size_t>(rows)};
+  const auto per_row = static_cast<size_t>(1 + config_.num_spec);
+  return {host_of(results_.rows[(sequence - 1) % StepInputs::kRingSlots]), static_cast<size_t>(rows) * per_row};
 }
 
 std::span<const ops::LogprobResult> StepMemory::logprobs(uint64_t sequence, int32_t logits_rows) const {

@@ -19,7 +19,7 @@ struct StepMemoryConfig {
   StepLimits limits;
   int32_t num_table_rows = 0;  // with the null row
   int32_t max_seq_len = 0;     // tokens of a row
-  int32_t num_spec = 0;        // a row of a state group has 1 + num_spec states
+  int32_t num_spec = 0;        // most drafts of a row in a step: it has 1 + num_spec states and results
   std::vector<kv::TableShape> groups;
 };
 
@@ -36,10 +36,11 @@ class StepMemory {
   ops::AdjustLogitsParams adjust_logits_params(const GraphKey& key, const StepInputs& inputs) const;
   ops::SampleParams sample_params(const GraphKey& key) const;
   ops::LogprobsParams logprobs_params(const GraphKey& key) const;
+  ops::DraftParams draft_params(const GraphKey& key) const;
 
   // The results of a step as the host reads them. REQUIRES: the stream has finished that step.
   const ops::StepResultHeader& result_header(uint64_t sequence) const;
-  std::span<const ops::RowResult> results(uint64_t sequence, int32_t rows) const;
+  std::span<const ops::RowResult> results(uint64_t sequence, int32_t rows) const;  // [rows][1 + num_spec]
   std::span<const ops::LogprobResult> logprobs(uint64_t sequence, int32_t logits_rows) const;
 
   // Device addresses of the tables, for checks that read the device's side back.
@@ -59,6 +60,7 @@ class StepMemory {
   struct Arrays {
     Group groups[kv::kMaxGroups];
     ops::RowState* row_state;
+    ops::RowDraft* drafts;
     ops::TokenHistory history;
     uint64_t* step_count;
     ops::StepResultHeader* error_state;

@@ -30,7 +30,7 @@ ops::SamplerClass StepPlan::sampler_class() const {
   ops::SamplerClass sampler = ops::SamplerClass::kGreedy;
   for (const PlanRow& row : rows) {
     if (row.sampling.num_top_logprobs >= 0 && row.num_logits > 0) return ops::SamplerClass::kFull;
-    if (!row.sample) continue;
+    if (row.num_samples == 0) continue;
     if (adjusts(row.sampling.adjust)) return ops::SamplerClass::kFull;
     if (row.sampling.temperature > 0) sampler = ops::SamplerClass::kRandom;
   }

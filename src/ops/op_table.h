@@ -32,6 +32,7 @@ struct OpTable {
   void (*sample_random)(device::Stream&, const SampleParams&);
   void (*adjust_logits)(device::Stream&, const AdjustLogitsParams&);
   void (*logprobs)(device::Stream&, const LogprobsParams&);
+  void (*draft)(device::Stream&, const DraftParams&);
 
   // Fused forms; nullptr: the backend has none, and the parts are enqueued one by one.
   void (*norm_qkv)(device::Stream&, const NormQkvParams&) = nullptr;

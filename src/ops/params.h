@@ -75,6 +75,7 @@ struct PrepareParams {
   StagedSlot ring[kRingSlots];  // slot = step count % 3
   uint64_t* step_count;         // [1] device counter of steps prepared
   RowState* row_state;          // [num_table_rows]
+  RowDraft* drafts;             // [num_table_rows]
   TokenHistory history;
   int32_t num_table_rows;
   // Mutable tables, the same memory that view.groups[g].view shows. [group]
@@ -84,7 +85,7 @@ struct PrepareParams {
   // Outputs. The arrays of `view` are written through these.
   StepView view;
   RowSampling* sampling;          // [R]
-  int32_t* sample_row;            // [R] 1: the row samples, from its last logits row
+  int32_t* sample_row;            // [R] how many of the row's last logits rows it samples from
   int32_t* next_token;            // [R] as staged
   StepResultHeader* error_state;  // [1] sequence and error of this step, copied into the results by sample
 };
@@ -246,12 +247,13 @@ struct AdjustLogitsParams {
   int32_t* counts;  // scratch [R, V]
 };
 
-// Samples one token per row that asks for one, writes RowState, the token history and the results.
-// logits f32 [L, V]. Random numbers are keyed by (seed, output index), never by place or batch (PAD-9b).
+// Samples the tokens of every row that asks for some, writes RowState, the token history and the results
+// (sample_finish.h). logits f32 [L, V]. Random numbers are keyed by (seed, output index), never by place or batch
+// (PAD-9b).
 struct SampleParams {
   static constexpr int kRingSlots = PrepareParams::kRingSlots;
   TensorRef logits;             // what the model says: log probabilities are of these
-  TensorRef adjusted;           // [R, V] what is sampled from instead; no data: the logits themselves
+  TensorRef adjusted;           // [R, V] what rows without drafts sample from; no data: the logits themselves
   const RowSampling* sampling;  // [R]
   const int32_t* sample_row;    // [R]
   StepView view;
@@ -260,15 +262,33 @@ struct SampleParams {
   const uint64_t* step_count;           // [1] result slot = step count % 3, as prepare's
   const StepResultHeader* error_state;  // [1]
   StepResultHeader* result_headers[kRingSlots];
-  RowResult* results[kRingSlots];  // [R] each
+  RowResult* results[kRingSlots];  // [R][samples_per_row] each
   void* scratch;                   // [R] sort spaces of kRandom: sample_scratch_bytes()
   size_t scratch_bytes;
 
-  // The logits that batch row b samples after, and from. REQUIRES: it has logits rows.
-  BZ_HD const float* logits_of(int64_t b) const { return logits.row<const float>(view.logits_start[b + 1] - 1); }
-  BZ_HD const float* choices_of(int64_t b) const {
-    return adjusted.data != nullptr ? adjusted.row<const float>(b) : logits_of(b);
+  // The logits of sample i of n of batch row b, and what it is drawn from. REQUIRES: i < n, the row has n logits rows.
+  BZ_HD const float* logits_of(int64_t b, int32_t i, int32_t n) const {
+    return logits.row<const float>(view.logits_start[b + 1] - n + i);
   }
+  BZ_HD const float* choices_of(int64_t b, int32_t i, int32_t n) const {
+    return adjusted.data != nullptr && n == 1 ? adjusted.row<const float>(b) : logits_of(b, i, n);
+  }
+};
+
+// Proposes what follows each row's last token, for the next step to verify: after the last kMaxNgram tokens or fewer,
+// at least kMinNgram, what followed the latest earlier place where they stand (prompt lookup decoding, Saxena 2023).
+// Runs after sample. Rows that did not sample keep what they have.
+struct DraftParams {
+  static constexpr int32_t kMaxNgram = 4;
+  static constexpr int32_t kMinNgram = 2;
+  StepView view;
+  const int32_t* sample_row;    // [R]
+  const RowSampling* sampling;  // [R]
+  const RowState* row_state;    // [num_table_rows]
+  TokenHistory history;
+  RowDraft* drafts;    // [num_table_rows]
+  int32_t max_tokens;  // k, at most kMaxDraftTokens
+  int32_t vocab_size;
 };
 
 // Log probabilities of every logits row whose batch row asks for some: of the token that follows and of the most likely
@@ -280,7 +300,7 @@ struct LogprobsParams {
   const int32_t* next_token;    // [R]
   StepView view;
   const uint64_t* step_count;                                // [1]
-  const RowResult* results[SampleParams::kRingSlots];        // [R] each
+  const RowResult* results[SampleParams::kRingSlots];        // [R][samples_per_row] each
   LogprobResult* logprob_results[SampleParams::kRingSlots];  // [L] each
 };
 

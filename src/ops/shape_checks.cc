@@ -133,4 +133,9 @@ void check_shapes(const SampleParams& p) {
 
 void check_shapes(const LogprobsParams& p) { check_f32(p.logits, p.view.padded_logits, p.logits.cols); }
 
+void check_shapes(const DraftParams& p) {
+  BZ_CHECK(p.max_tokens >= 1 && p.max_tokens <= kMaxDraftTokens);
+  BZ_CHECK_EQ(p.view.samples_per_row, 1 + p.max_tokens);
+}
+
 }  // namespace bz::ops

@@ -27,5 +27,6 @@ void check_shapes(const GatherRowsParams& p);
 void check_shapes(const AdjustLogitsParams& p);
 void check_shapes(const SampleParams& p);
 void check_shapes(const LogprobsParams& p);
+void check_shapes(const DraftParams& p);
 
 }  // namespace bz::ops

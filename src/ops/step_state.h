@@ -20,8 +20,9 @@ struct RowState {
   uint32_t num_sampled;  // output index of the next token: the random counter
 };
 
-// The tokens of every table row by position, device-resident beside RowState: what penalties count. Complete up to the
-// row's last token: prepare writes what the host stages and what a step computes, sample what it samples (PAD-4).
+// The tokens of every table row by position, device-resident beside RowState: what penalties count, and what drafts are
+// looked up in. Complete up to the row's last token: prepare writes what the host stages and what a step computes,
+// sample what it samples (PAD-4). Past it there may be drafts that were rejected.
 struct TokenHistory {
   int32_t* tokens;  // [num_table_rows][stride]
   int32_t stride;   // most tokens of a row
@@ -31,6 +32,15 @@ struct TokenHistory {
   BZ_HD void set(int64_t table_row, int32_t position, int32_t token) const {
     if (position < stride) row(table_row)[position] = token;
   }
+};
+
+inline constexpr int32_t kMaxDraftTokens = 8;
+
+// What may follow a row's last token, per table row, device-resident: written by the draft op after a step, read by the
+// next step's prepare.
+struct RowDraft {
+  int32_t count;
+  int32_t tokens[kMaxDraftTokens];
 };
 
 inline constexpr int32_t kMaxTopLogprobs = 20;  // OpenAI's limit
@@ -80,7 +90,7 @@ struct StagedRow {
   int32_t row_index;    // table row; 0 for a padded row (PAD-3)
   int32_t query_len;    // tokens of this row in this step; 0 for a padded row
   int32_t num_logits;   // of its last tokens, whose logits are wanted
-  int32_t sample;       // 1: sample a token after the row's last token
+  int32_t sample;       // after how many of its last tokens to sample; above 1: all but the first of them are drafts
   int32_t max_seq_len;  // the plan's upper bound of num_computed + query_len: what blocks were reserved for
   // The row begins with tokens that no step of its own computes (a prefix hit): their ids, for the token history.
   int32_t history_start;  // in the slot's history
@@ -89,8 +99,10 @@ struct StagedRow {
   RowSampling sampling;
 };
 
-// A staged token: an id, or kTokenFromRowState for the row's last sampled token.
+// A staged token: an id, kTokenFromRowState for the row's last sampled token, or kTokenFromDraft for its next draft. A
+// row ends where its drafts do: a step may compute fewer tokens than were staged.
 inline constexpr int32_t kTokenFromRowState = -1;
+inline constexpr int32_t kTokenFromDraft = -2;
 
 // Addresses of the arrays inside one staging slot. Whole extent staged: live entries, then null ones to the end.
 struct StagedSlot {
@@ -121,7 +133,8 @@ struct StepView {
   int32_t padded_tokens;  // T
   int32_t padded_logits;  // L
   int32_t num_groups;
-  int32_t states_per_row;  // 1 + k
+  int32_t states_per_row;   // 1 + k
+  int32_t samples_per_row;  // 1 + k: results that each batch row has room for
 
   const kv::NumValidRows* num_valid_rows;      // [1]
   const kv::NumValidTokens* num_valid_tokens;  // [1]
@@ -151,9 +164,12 @@ struct StepResultHeader {
   int32_t num_valid_rows;
 };
 
-inline constexpr int32_t kTokenNone = -1;  // the row did not sample
-inline constexpr int32_t kTokenNan = -2;   // its logits hold a NaN: the engine fails this request alone (ENG-1)
+inline constexpr int32_t kTokenNone = -1;      // the row did not sample
+inline constexpr int32_t kTokenNan = -2;       // its logits hold a NaN: the engine fails this request alone (ENG-1)
+inline constexpr int32_t kTokenRejected = -3;  // a draft stood here that was not accepted
 
+// samples_per_row a batch row: the tokens sampled, then kTokenRejected for each draft that was not accepted, then
+// kTokenNone.
 struct RowResult {
   int32_t token;  // sampled token id, or kTokenNone, kTokenNan
   float logprob;  // its natural-log probability under the unmodified logits; 0 without a token

@@ -74,6 +74,17 @@ class PrometheusText {
   std::string_view name_;
 };
 
+void write_speculation(PrometheusText& out, const engine::EngineStats& s) {
+  out.counter("spec_decode_num_drafts_total", "Times that a request's drafts were verified", s.spec_drafts);
+  out.counter("spec_decode_num_draft_tokens_total", "Draft tokens verified", s.spec_draft_tokens);
+  out.counter("spec_decode_num_accepted_tokens_total", "Draft tokens accepted", s.spec_accepted_tokens);
+  out.family("spec_decode_num_accepted_tokens_per_pos_total", "counter",
+             "Draft tokens accepted, by place in the draft");
+  for (size_t i = 0; i < s.spec_accepted_by_place.size(); ++i) {
+    out.value(s.spec_accepted_by_place[i], fmt::format("position=\"{}\"", i));
+  }
+}
+
 void write_engine(PrometheusText& out, const engine::EngineStats& s) {
   out.gauge("engine_alive", "1 until the engine fail-stops", s.alive ? 1 : 0);
   out.gauge("null_block_clean", "1 while every byte of the null block is zero, read from the bytes",
@@ -96,6 +107,7 @@ void write_engine(PrometheusText& out, const engine::EngineStats& s) {
     out.value(count, fmt::format("reason=\"{}\"", label_value(reason)));
   }
   out.counter("requests_forked_total", "Choices that began as a copy of another one's prompt", s.requests_forked);
+  if (!s.spec_accepted_by_place.empty()) write_speculation(out, s);
   out.counter("requests_finished_total", "Requests that ended, by any reason", s.requests_finished);
   out.counter("requests_failed_total", "Requests that ended with an error", s.requests_failed);
   out.counter("dummy_steps_total", "Steps without a live row", s.dummy_steps);

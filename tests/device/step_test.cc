@@ -43,7 +43,7 @@ struct Step {
     g.max_position = columns * block_size;
     v.groups[0].slots = twin.take<kv::SlotId>(n, kv::SlotId(int64_t{-7}));
     v.groups[0].first_visible = twin.take<int32_t>(r, -7);
-    v.states_per_row = 2;
+    v.states_per_row = 2, v.samples_per_row = 1;
     v.groups[0].states = twin.take<kv::StateId>(2 * r, kv::StateId(7u));
     p.sampling = twin.take<ops::RowSampling>(r);
     p.sample_row = twin.take<int32_t>(r, -7);
@@ -322,6 +322,7 @@ void run_full(int32_t vocab, uint32_t seed) {
   Step step(twin, kRows, kTokens, kRows + 1, 16, 16, true);
   ops::StepView& v = step.p.view;
   v.padded_logits = kLogits;
+  v.samples_per_row = 1;
   *Step::writable(v.num_valid_rows) = kv::NumValidRows(kLive);
   const auto pick = [&](int32_t n) { return static_cast<int32_t>(twin.rng() % static_cast<uint32_t>(n)); };
   for (int32_t i = 0; i < (kRows + 1) * step.p.history.stride; ++i) step.p.history.tokens[i] = pick(40);

@@ -11,7 +11,7 @@ engine::StepPlan HandRun::plan(const std::vector<int32_t>& tokens) {
   row.row = row_;
   row.query_len = n;
   row.num_logits = 1;
-  row.sample = true;
+  row.num_samples = 1;
   row.max_seq_len = cache_.num_scheduled(row_) + n;
   plan.rows.push_back(row);
   plan.tokens = tokens;

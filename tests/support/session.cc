@@ -105,16 +105,25 @@ void Session::finish_all_work() {
 
 void Session::observe(const engine::StepPlan& plan, const engine::StepResult& result) {
   const ops::TensorRef logits = core().runner().logits(result.key);
-  int64_t logits_end = 0;
-  for (size_t b = 0; b < plan.rows.size() && b < result.rows.size(); ++b) {
-    logits_end += plan.rows[b].num_logits;
-    if (!plan.rows[b].sample) continue;
-    model_.device().copy_to_host(logits_.data(), logits.row<float>(logits_end - 1), logits_.size() * sizeof(float));
-    Sampled sampled{result.rows[b].token, hash_bits(logits_), 0};
-    if (plan.rows[b].sampling.num_top_logprobs >= 0) {
-      sampled.logprobs_hash = hash_logprobs(result.logprobs[static_cast<size_t>(logits_end - 1)]);
+  const ops::StepView view = core().runner().view(result.key);
+  std::vector<int32_t> logits_start(static_cast<size_t>(view.padded_rows) + 1);
+  model_.device().copy_to_host(logits_start.data(), view.logits_start, logits_start.size() * sizeof(int32_t));
+  const auto per_row = static_cast<size_t>(view.samples_per_row);
+  for (size_t b = 0; b < plan.rows.size() && b * per_row < result.rows.size(); ++b) {
+    // A row that decodes without drafts has one sample; prompt logprobs are other logits rows before it.
+    const bool drafts = plan.rows[b].num_samples > 1;
+    const int32_t first_logits = drafts ? logits_start[b] : logits_start[b + 1] - 1;
+    for (int32_t i = 0; i < plan.rows[b].num_samples; ++i) {
+      const int32_t token = result.rows[b * per_row + static_cast<size_t>(i)].token;
+      if (token == ops::kTokenNone || token == ops::kTokenRejected) break;
+      const int32_t l = first_logits + i;
+      model_.device().copy_to_host(logits_.data(), logits.row<float>(l), logits_.size() * sizeof(float));
+      Sampled sampled{token, hash_bits(logits_), 0};
+      if (plan.rows[b].sampling.num_top_logprobs >= 0) {
+        sampled.logprobs_hash = hash_logprobs(result.logprobs[static_cast<size_t>(l)]);
+      }
+      trace_[plan.rows[b].request.value() - first_id_].push_back(sampled);
     }
-    trace_[plan.rows[b].request.value() - first_id_].push_back(sampled);
   }
 }
 

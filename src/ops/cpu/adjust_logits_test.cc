@@ -69,6 +69,7 @@ struct Step {
     v.padded_rows = rows;
     v.padded_tokens = static_cast<int32_t>(token_row.size());
     v.padded_logits = padded_logits;
+    v.samples_per_row = 1;
     v.num_valid_rows = &num_valid_rows;
     v.num_valid_logits = &num_valid_logits;
     v.token_ids = token_ids.data();

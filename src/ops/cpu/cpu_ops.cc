@@ -18,7 +18,8 @@ void launch(device::Stream& stream, const Params& params) {
 constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul", kRopeTable[] = "rope_table",
                kRopeStore[] = "rope_store", kAttention[] = "attention", kSiluMul[] = "silu_mul",
                kGatherRows[] = "gather_rows", kSampleGreedy[] = "sample_greedy", kSampleRandom[] = "sample_random",
-               kAdjustLogits[] = "adjust_logits", kLogprobs[] = "logprobs", kCopyBlocks[] = "copy_blocks";
+               kAdjustLogits[] = "adjust_logits", kLogprobs[] = "logprobs", kCopyBlocks[] = "copy_blocks",
+               kDraft[] = "draft";
 
 #define BZ_TABLE_(name, ns)                                                                                        \
   OpTable {                                                                                                        \
@@ -34,9 +35,9 @@ constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul"
     .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                       \
     .adjust_logits = launch<kAdjustLogits, AdjustLogitsParams, reference::adjust_logits>,                          \
     .logprobs = launch<kLogprobs, LogprobsParams, reference::logprobs>,                                            \
-    .matmul_scratch_bytes = ns::matmul_scratch_bytes, .attention_scratch_bytes = ns::attention_scratch_bytes,      \
-    .sample_scratch_bytes = ns::sample_scratch_bytes, .supports_weight = supports_weight,                          \
-    .supports_heads = supports_heads,                                                                              \
+    .draft = launch<kDraft, DraftParams, reference::draft>, .matmul_scratch_bytes = ns::matmul_scratch_bytes,      \
+    .attention_scratch_bytes = ns::attention_scratch_bytes, .sample_scratch_bytes = ns::sample_scratch_bytes,      \
+    .supports_weight = supports_weight, .supports_heads = supports_heads,                                          \
   }
 
 const OpTable kReference = BZ_TABLE_("reference", reference);

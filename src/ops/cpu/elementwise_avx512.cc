@@ -9,7 +9,7 @@
 #include "ops/cpu/kv_element.h"
 #include "ops/cpu/philox.h"
 #include "ops/cpu/rows.h"
-#include "ops/cpu/sample_finish.h"
+#include "ops/cpu/sample_rows.h"
 
 BZ_ISA_AVX512_BEGIN
 // clang-format off: these belong to the instruction set

@@ -40,6 +40,7 @@ BZ_DECLARE_KERNELS_
 void copy_blocks(const CopyBlocksParams&, Worker&);
 void adjust_logits(const AdjustLogitsParams&, Worker&);
 void logprobs(const LogprobsParams&, Worker&);
+void draft(const DraftParams&, Worker&);
 }  // namespace reference
 namespace avx2 {
 BZ_DECLARE_KERNELS_

@@ -29,6 +29,7 @@ void apply_change(const PrepareParams& p, const kv::TableChange& c) {
   const int row = c.row.value();
   if (c.kind == ChangeKind::kRowStart) {
     p.row_state[row] = {static_cast<int32_t>(c.value), 0, 1, 0};
+    p.drafts[row].count = 0;
     return;
   }
   const int g = c.group.value();
@@ -59,13 +60,19 @@ bool is_empty(const PrepareParams& p, int row) {
   return true;
 }
 
+// How many tokens the row computes: it ends where its drafts do.
+int query_len_of(const PrepareParams& p, const StagedRow& staged) {
+  if (staged.sample <= 1 || staged.row_index >= p.num_table_rows) return staged.query_len;
+  return std::min(staged.query_len, 1 + p.drafts[staged.row_index].count);
+}
+
 // The table row a batch row may use: the null row unless its staged row is live and within what the plan reserved.
-int live_table_row(const PrepareParams& p, const StagedRow& staged, StepError* error) {
+int live_table_row(const PrepareParams& p, const StagedRow& staged, int query_len, StepError* error) {
   const int row = staged.row_index;
   if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
     return kNullRow.value();
   }
-  if (p.row_state[row].num_computed + staged.query_len > staged.max_seq_len && !mutated(Mutation::kNoReserveCheck)) {
+  if (p.row_state[row].num_computed + query_len > staged.max_seq_len && !mutated(Mutation::kNoReserveCheck)) {
     *error = StepError::kPastReserved;
     return kNullRow.value();
   }
@@ -96,28 +103,34 @@ void derive_groups(const StepView& v, int b, int table_row, int num_computed) {
   }
 }
 
-// Derives one batch row and its tokens; returns the first token index after it.
-int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_token, StepError* error) {
+int32_t token_of(const PrepareParams& p, int row, int i, int32_t staged_token) {
+  if (staged_token == kTokenFromRowState) return p.row_state[row].last_token;
+  return staged_token == kTokenFromDraft ? p.drafts[row].tokens[i - 1] : staged_token;
+}
+
+// Derives one batch row and its tokens, staged from *staged_token on; returns the first token index after it.
+int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_token, int* staged_token,
+               StepError* error) {
   const StepView& v = p.view;
   const StagedRow& staged = slot.rows[b];
-  const int row = *error == StepError::kSequenceGap ? kNullRow.value() : live_table_row(p, staged, error);
+  const int query_len = std::min(query_len_of(p, staged), v.padded_tokens - first_token);
+  const int row = *error == StepError::kSequenceGap ? kNullRow.value() : live_table_row(p, staged, query_len, error);
   const bool live = row != kNullRow.value();
   const RowState& state = p.row_state[row];
-  const int query_len = std::min(staged.query_len, v.padded_tokens - first_token);
   writable(v.row_index)[b] = row;
   const int num_computed = live ? state.num_computed : 0;
   writable(v.seq_len)[b] = live ? num_computed + query_len : 0;
   p.sampling[b] = staged.sampling;
-  p.sample_row[b] = live ? staged.sample : 0;
+  p.sample_row[b] = live ? std::min(staged.sample, query_len) : 0;
   p.next_token[b] = staged.next_token;
   if (live) std::copy_n(slot.history + staged.history_start, staged.history_len, p.history.row(row));
   derive_groups(v, b, row, num_computed);
   for (int i = 0; i < query_len; ++i) {
-    const int32_t staged_token = slot.tokens[first_token + i];
-    const int32_t token = staged_token == kTokenFromRowState ? state.last_token : staged_token;
+    const int32_t token = token_of(p, row, i, slot.tokens[*staged_token + i]);
     const int position = live ? num_computed + i : 0;
     derive_token(p, first_token + i, b, row, position, live ? num_computed + query_len : 1, token);
   }
+  *staged_token += staged.query_len;
   return first_token + query_len;
 }
 
@@ -154,18 +167,19 @@ void prepare_step(const PrepareParams& p) {
     for (int i = 0; i < slot.header->num_changes; ++i) apply_change(p, slot.changes[i]);
   }
 
-  int t = 0;
+  int t = 0, staged_token = 0;
   writable(v.query_start)[0] = 0;
   for (int b = 0; b < v.padded_rows; ++b) {
-    t = derive_row(p, slot, b, t, &error);
+    t = derive_row(p, slot, b, t, &staged_token, &error);
     writable(v.query_start)[b + 1] = t;
   }
+  const int missing = staged_token - t;  // drafts that there were not
   for (; t < v.padded_tokens; ++t) derive_token(p, t, -1, kNullRow.value(), 0, 1, 0);
   const int num_logits = derive_logits(p, slot);
 
   const bool gap = error == StepError::kSequenceGap;
   *writable(v.num_valid_rows) = kv::NumValidRows(gap ? 0 : slot.header->num_valid_rows);
-  *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : slot.header->num_valid_tokens);
+  *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : slot.header->num_valid_tokens - missing);
   *writable(v.num_valid_logits) = NumValidLogits(num_logits);
   *p.error_state = {count, error, gap ? 0 : slot.header->num_valid_rows};
 }

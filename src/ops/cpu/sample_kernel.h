@@ -196,10 +196,11 @@ int32_t draw(const float* x, int32_t n, const RowMax& m, const RowSampling& s, d
 
 // ---- both, over the rows of a step ----
 
+// Sample i of n of batch row b.
 template <class V>
-RowResult sample_row(const SampleParams& p, int64_t b, bool greedy) {
-  const float* x = p.logits_of(b);
-  const float* choices = p.choices_of(b);
+RowResult sample_one(const SampleParams& p, int64_t b, int32_t i, int32_t n_samples, bool greedy) {
+  const float* x = p.logits_of(b, i, n_samples);
+  const float* choices = p.choices_of(b, i, n_samples);
   const int32_t n = p.logits.cols;
   const RowMax m = row_max<V>(x, n);
   if (m.has_nan) return {kTokenNan, 0.0f};
@@ -207,20 +208,14 @@ RowResult sample_row(const SampleParams& p, int64_t b, bool greedy) {
   int32_t token = best.id;
   if (!greedy && p.sampling[b].temperature > 0.0f) {
     const RowSampling& s = p.sampling[b];
-    token = draw<V>(choices, n, best, s, uniform(s.seed, output_index(p, b)));
+    token = draw<V>(choices, n, best, s, uniform(s.seed, output_index(p, b, i)));
   }
   return {token, logprob_of<V>(x, n, m, token)};
 }
 
 template <class V>
 void sample_rows(const SampleParams& p, Worker& worker, bool greedy) {
-  if (worker.index() == 0) finish_header(p);
-  worker.parallel_for(p.view.padded_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      const bool samples = row_samples(p.view, p.sample_row, b);
-      finish_row(p, b, samples ? sample_row<V>(p, b, greedy) : RowResult{kTokenNone, 0.0f});
-    }
-  });
+  sample_each_row(p, worker, [&](int64_t b, int32_t i, int32_t n) { return sample_one<V>(p, b, i, n, greedy); });
 }
 
 }  // namespace bz::ops::cpu

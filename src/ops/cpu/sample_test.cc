@@ -39,6 +39,7 @@ struct Step {
     p.sampling = sampling.data();
     p.sample_row = sample_row.data();
     p.view.padded_rows = p.view.padded_logits = padded_;
+    p.view.samples_per_row = 1;
     p.view.num_valid_rows = &valid;
     p.view.row_index = row_index.data();
     p.view.query_start = query_start.data();

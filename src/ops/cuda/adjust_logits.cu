@@ -62,7 +62,7 @@ __device__ void adjust_row(const AdjustLogitsParams& p, const LogitBias* biases,
 __global__ void __launch_bounds__(kThreads) adjust_logits_kernel(const __grid_constant__ AdjustLogitsParams p) {
   wait_for_previous();
   const int b = static_cast<int>(blockIdx.x);
-  if (row_samples(p.view, p.sample_row, b)) {
+  if (num_samples(p.view, p.sample_row, b) == 1) {
     adjust_row(p, p.ring[(*p.step_count - 1) % PrepareParams::kRingSlots].biases, b);
     return;
   }

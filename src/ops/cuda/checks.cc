@@ -74,6 +74,7 @@ void check(const GatherRowsParams& p) { check_shapes(p); }
 void check(const AdjustLogitsParams& p) { check_shapes(p); }
 void check(const SampleParams& p) { check_shapes(p); }
 void check(const LogprobsParams& p) { check_shapes(p); }
+void check(const DraftParams& p) { check_shapes(p); }
 void check_greedy(const SampleParams& p) {
   check_shapes(p);
   BZ_CHECK(p.adjusted.data == nullptr);  // the random kernel takes those, at any temperature

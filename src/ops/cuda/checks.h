@@ -23,6 +23,7 @@ void check(const GatherRowsParams& p);
 void check(const AdjustLogitsParams& p);
 void check(const SampleParams& p);
 void check(const LogprobsParams& p);
+void check(const DraftParams& p);
 void check_greedy(const SampleParams& p);
 
 }  // namespace bz::ops::cuda

@@ -24,6 +24,7 @@ constexpr OpTable kDefault = {
     .sample_random = sample_random,
     .adjust_logits = adjust_logits,
     .logprobs = logprobs,
+    .draft = draft,
     .norm_qkv = norm_qkv,
     .norm_gate_up = norm_gate_up,
     .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },

@@ -62,7 +62,7 @@ __device__ int32_t rank_of(const float* logits, int n, int32_t token) {
 // The token that follows logits row l of batch row b: the step's next one, or what comes after the step.
 __device__ int32_t token_after(const LogprobsParams& p, const RowResult* sampled, int b, int l) {
   if (l + 1 < p.view.logits_start[b + 1]) return p.view.token_ids[p.view.logits_token[l] + 1];
-  return p.sample_row[b] != 0 ? sampled[b].token : p.next_token[b];
+  return p.sample_row[b] != 0 ? sampled[b * p.view.samples_per_row].token : p.next_token[b];
 }
 
 __global__ void __launch_bounds__(kThreads) logprobs_kernel(const __grid_constant__ LogprobsParams p) {

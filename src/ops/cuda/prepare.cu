@@ -31,6 +31,7 @@ __device__ void apply_change(const PrepareParams& p, const kv::TableChange& c) {
   const int row = c.row.value();
   if (c.kind == ChangeKind::kRowStart) {
     p.row_state[row] = {static_cast<int32_t>(c.value), 0, 1, 0};
+    p.drafts[row].count = 0;
     return;
   }
   const int g = c.group.value();
@@ -78,14 +79,20 @@ __device__ bool is_empty(const PrepareParams& p, int row) {
   return true;
 }
 
+// How many tokens the row computes: it ends where its drafts do.
+__device__ int query_len_of(const PrepareParams& p, const StagedRow& staged) {
+  if (staged.sample <= 1 || staged.row_index >= p.num_table_rows) return max(staged.query_len, 0);
+  return min(staged.query_len, 1 + p.drafts[staged.row_index].count);
+}
+
 // The table row a batch row may use: the null row unless its staged row is live and within what the plan reserved.
-__device__ int live_table_row(const PrepareParams& p, const StagedRow& staged, int* error) {
+__device__ int live_table_row(const PrepareParams& p, const StagedRow& staged, int query_len, int* error) {
   const int row = staged.row_index;
   if (*error == static_cast<int>(StepError::kSequenceGap)) return kNullRow.value();
   if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
     return kNullRow.value();
   }
-  if (p.row_state[row].num_computed + staged.query_len > staged.max_seq_len) {
+  if (p.row_state[row].num_computed + query_len > staged.max_seq_len) {
     *error = static_cast<int>(StepError::kPastReserved);
     return kNullRow.value();
   }
@@ -108,8 +115,9 @@ __device__ int cta_scan(int v) {
 }
 
 struct Shared {
-  int32_t* query_start;  // [R + 1]
-  int32_t* table_row;    // [R]
+  int32_t* query_start;   // [R + 1]
+  int32_t* staged_start;  // [R + 1] where a row's tokens were staged: before query_start if drafts are missing
+  int32_t* table_row;     // [R]
   int* any_history;
 };
 
@@ -120,40 +128,46 @@ struct Fetched {
   int32_t token;
 };
 
-// query_start: monotone, never past the padded tokens (PAD-3).
-__device__ void derive_query_start(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched,
-                                   const Shared& s) {
+// query_start: monotone, never past the padded tokens (PAD-3). Returns how many tokens fewer than staged there are.
+__device__ int derive_query_start(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched,
+                                  const Shared& s) {
   const int rows = p.view.padded_rows;
   const int tid = static_cast<int>(threadIdx.x);
-  __shared__ int carry;
+  __shared__ int carry, staged_carry;
   if (tid == 0) {
-    carry = 0;
-    s.query_start[0] = 0;
+    carry = staged_carry = 0;
+    s.query_start[0] = s.staged_start[0] = 0;
   }
   for (int first = 0; first < rows; first += kThreads) {
     __syncthreads();
     const int b = first + tid;
-    const int len = b < rows ? max(first == 0 ? fetched.row.query_len : slot.rows[b].query_len, 0) : 0;
-    const int end = carry + cta_scan(len);
-    if (b < rows) s.query_start[b + 1] = min(end, p.view.padded_tokens);
+    const StagedRow& staged = first == 0 || b >= rows ? fetched.row : slot.rows[b];
+    const int end = carry + cta_scan(b < rows ? query_len_of(p, staged) : 0);
+    int staged_end = end;
+    if (p.view.samples_per_row > 1) staged_end = staged_carry + cta_scan(b < rows ? max(staged.query_len, 0) : 0);
+    if (b < rows) {
+      s.query_start[b + 1] = min(end, p.view.padded_tokens);
+      s.staged_start[b + 1] = staged_end;
+    }
     __syncthreads();
-    if (tid == kThreads - 1) carry = end;
+    if (tid == kThreads - 1) carry = end, staged_carry = staged_end;
   }
   __syncthreads();
+  return staged_carry - carry;
 }
 
 __device__ void derive_row(const PrepareParams& p, const StagedRow& staged, const Shared& s, int b, int* error) {
   const StepView& v = p.view;
-  const int row = live_table_row(p, staged, error);
-  const bool live = row != kNullRow.value();
   const int query_len = s.query_start[b + 1] - s.query_start[b];
+  const int row = live_table_row(p, staged, query_len, error);
+  const bool live = row != kNullRow.value();
   s.table_row[b] = row;
   writable(v.row_index)[b] = row;
   const int num_computed = live ? p.row_state[row].num_computed : 0;
   writable(v.seq_len)[b] = live ? num_computed + query_len : 0;
   writable(v.query_start)[b + 1] = s.query_start[b + 1];
   p.sampling[b] = staged.sampling;
-  p.sample_row[b] = live ? staged.sample : 0;
+  p.sample_row[b] = live ? min(staged.sample, query_len) : 0;
   p.next_token[b] = staged.next_token;
   if (live && staged.history_len > 0) *s.any_history = 1;
   for (int g = 0; g < v.num_groups; ++g) {
@@ -179,7 +193,16 @@ __device__ int row_of_token(const Shared& s, int rows, int t) {
   return low;
 }
 
-__device__ void derive_token(const PrepareParams& p, int32_t staged, const Shared& s, int t) {
+__device__ int32_t token_of(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s,
+                            int row, int b, int t) {
+  const int i = t - s.query_start[b], index = s.staged_start[b] + i;
+  const int32_t staged = index == static_cast<int>(threadIdx.x) ? fetched.token : slot.tokens[index];
+  if (staged == kTokenFromRowState) return p.row_state[row].last_token;
+  return staged == kTokenFromDraft ? p.drafts[row].tokens[i - 1] : staged;
+}
+
+__device__ void derive_token(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s,
+                             int t) {
   const StepView& v = p.view;
   const int b = row_of_token(s, v.padded_rows, t);
   const int row = b >= 0 ? s.table_row[b] : kNullRow.value();
@@ -187,7 +210,7 @@ __device__ void derive_token(const PrepareParams& p, int32_t staged, const Share
   int32_t token = 0, position = 0, seq_end = 1;
   if (live) {
     const RowState& state = p.row_state[row];
-    token = staged == kTokenFromRowState ? state.last_token : staged;
+    token = token_of(p, slot, fetched, s, row, b, t);
     position = state.num_computed + t - s.query_start[b];
     seq_end = state.num_computed + s.query_start[b + 1] - s.query_start[b];
   }
@@ -248,7 +271,8 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   const StepView& v = p.view;
   __shared__ StagedHeader header;
   __shared__ int error, any_history;
-  const Shared s{memory, memory + v.padded_rows + 1, &any_history};
+  const int extent = v.padded_rows + 1;
+  const Shared s{memory, memory + extent, memory + 2 * extent, &any_history};
   const int tid = static_cast<int>(threadIdx.x);
   wait_for_previous();
   let_next_start();
@@ -270,20 +294,20 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
     apply_changes(p, slot, header.num_changes);
   }
   __syncthreads();
-  derive_query_start(p, slot, fetched, s);
+  const int missing = derive_query_start(p, slot, fetched, s);
   if (tid == 0) writable(v.query_start)[0] = 0;
   for (int b = tid; b < v.padded_rows; b += kThreads) {
     derive_row(p, b == tid ? fetched.row : slot.rows[b], s, b, &error);
   }
   __syncthreads();
   for (int t = tid; t < v.padded_tokens; t += kThreads) {
-    derive_token(p, t == tid ? fetched.token : slot.tokens[t], s, t);
+    derive_token(p, slot, fetched, s, t);
   }
   if (any_history != 0) copy_history(p, slot, s);
   const int num_logits = derive_logits(p, slot, fetched, s);
   if (tid == 0) {
     *writable(v.num_valid_rows) = kv::NumValidRows(gap ? 0 : header.num_valid_rows);
-    *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : header.num_valid_tokens);
+    *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : header.num_valid_tokens - missing);
     *writable(v.num_valid_logits) = NumValidLogits(num_logits);
     *p.error_state = {count, static_cast<StepError>(error), gap ? 0 : header.num_valid_rows};
     *p.step_count = count;  // every thread has read it: barriers lie between
@@ -294,7 +318,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
 
 void prepare(device::Stream& stream, const PrepareParams& p) {
   check(p);
-  const size_t shared = sizeof(int32_t) * (2 * static_cast<size_t>(p.view.padded_rows) + 1);
+  const size_t shared = sizeof(int32_t) * 3 * (static_cast<size_t>(p.view.padded_rows) + 1);
   launch(stream, "prepare", prepare_kernel, {.grid = 1, .cta = kThreads, .shared_bytes = shared, .overlap = false}, p);
 }
 

@@ -12,29 +12,43 @@ namespace {
 constexpr int kMaxCluster = 8;
 constexpr int kFewRows = 16;  // more rows fill the GPU by themselves
 
+// In the first cta of a cluster: of each sample, the statistics of one part of the vocabulary a cta.
+using Parts = LogitStats[1 + kMaxDraftTokens][kMaxCluster];
+
+__device__ void sync_cluster([[maybe_unused]] int cluster_size) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster_size > 1) return cooperative_groups::this_cluster().sync();
+#endif
+  __syncthreads();
+}
+
+__device__ LogitStats& part_of(Parts& parts, int sample, int rank, [[maybe_unused]] int cluster_size) {
+#if __CUDA_ARCH__ >= 900
+  if (cluster_size > 1) return cooperative_groups::this_cluster().map_shared_rank(&parts[sample][rank], 0)[0];
+#endif
+  return parts[sample][rank];
+}
+
 __global__ void __launch_bounds__(kSampleThreads)
     sample_greedy_kernel(const __grid_constant__ SampleParams p, int cluster_size) {
-  __shared__ LogitStats parts[kMaxCluster];  // in the first cta, one of each
+  __shared__ Parts parts;
   wait_for_previous();
   const int row = static_cast<int>(blockIdx.y), rank = static_cast<int>(blockIdx.x);
-  const bool wanted = row_samples(p.view, p.sample_row, row);
-  LogitStats stats{-INFINITY, INT32_MAX, 0.0f, 0};
-  if (wanted) stats = row_stats(p.logits_of(row), p.logits.cols, rank, cluster_size);
-#if __CUDA_ARCH__ >= 900
-  if (cluster_size > 1) {
-    const auto cluster = cooperative_groups::this_cluster();
-    cluster.sync();
-    if (threadIdx.x == 0) cluster.map_shared_rank(parts, 0)[rank] = stats;
-    cluster.sync();
-    if (rank != 0) return;
-    stats = parts[0];
-    for (int i = 1; i < cluster_size; ++i) stats = merge(stats, parts[i]);
+  const int n = num_samples(p.view, p.sample_row, row);
+  if (n > 0) sync_cluster(cluster_size);  // every cta has started
+  for (int i = 0; i < n; ++i) {
+    const LogitStats stats = row_stats(p.logits_of(row, i, n), p.logits.cols, rank, cluster_size);
+    if (threadIdx.x == 0) part_of(parts, i, rank, cluster_size) = stats;
   }
-#endif
-  if (threadIdx.x != 0) return;
-  RowResult result{kTokenNone, 0.0f};
-  if (wanted) result = stats.nan != 0 ? RowResult{kTokenNan, 0.0f} : RowResult{stats.arg, -logf(stats.sum)};
-  finish_row(p, row, result);
+  if (n > 0) sync_cluster(cluster_size);
+  if (rank != 0 || threadIdx.x != 0) return;
+  RowResult samples[1 + kMaxDraftTokens];
+  for (int i = 0; i < n; ++i) {
+    LogitStats stats = parts[i][0];
+    for (int c = 1; c < cluster_size; ++c) stats = merge(stats, parts[i][c]);
+    samples[i] = stats.nan != 0 ? RowResult{kTokenNan, 0.0f} : RowResult{stats.arg, -logf(stats.sum)};
+  }
+  end_row(p, row, samples, n);
 }
 
 }  // namespace

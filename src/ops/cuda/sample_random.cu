@@ -153,10 +153,11 @@ __global__ void __launch_bounds__(kSampleThreads) sample_random_kernel(const __g
   __shared__ double sums[32];
   wait_for_previous();
   const int row = static_cast<int>(blockIdx.x);
-  RowResult result{kTokenNone, 0.0f};
-  if (row_samples(p.view, p.sample_row, row)) {
-    const float* logits = p.logits_of(row);
-    const float* choices = p.choices_of(row);
+  const int num = num_samples(p.view, p.sample_row, row);
+  RowResult samples[1 + kMaxDraftTokens];
+  for (int sample = 0; sample < num; ++sample) {
+    const float* logits = p.logits_of(row, sample, num);
+    const float* choices = p.choices_of(row, sample, num);
     const int32_t n = p.logits.cols;
     const LogitStats stats = row_stats(logits, n);
     const LogitStats best = choices == logits ? stats : row_stats(choices, n);
@@ -169,14 +170,15 @@ __global__ void __launch_bounds__(kSampleThreads) sample_random_kernel(const __g
         weight[i] = exp((static_cast<double>(choices[i]) - best.max) / static_cast<double>(s.temperature));
       }
       __syncthreads();
-      const uint32_t output = s.first_output + p.row_state[p.view.row_index[row]].num_sampled;
+      const uint32_t output =
+          s.first_output + p.row_state[p.view.row_index[row]].num_sampled + static_cast<uint32_t>(sample);
       token = draw({choices, n, weight, sums}, s, uniform(s.seed, output));
     }
-    result =
+    samples[sample] =
         stats.nan != 0 ? RowResult{kTokenNan, 0.0f} : RowResult{token, logits[token] - stats.max - logf(stats.sum)};
   }
   __syncthreads();
-  if (threadIdx.x == 0) finish_row(p, row, result);
+  if (threadIdx.x == 0) end_row(p, row, samples, num);
 }
 
 }  // namespace

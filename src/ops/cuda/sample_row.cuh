@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/cuda/device.cuh"
+#include "ops/sample_finish.h"
 
 namespace bz::ops::cuda {
 
@@ -68,36 +69,10 @@ __device__ inline LogitStats row_stats(const float* logits, int32_t n, int part 
   return s;
 }
 
-// A batch row that belongs to a request. Only such a row's state may be written: table row 0 never.
-__device__ inline bool samples_live(const StepView& view, int row) {
-  return row < view.num_valid_rows->value() && view.row_index[row] > kv::kNullRow.value();
-}
-
-// The batch row samples in this step, and the model has said something about its last token.
-__device__ inline bool row_samples(const StepView& view, const int32_t* sample_row, int row) {
-  return samples_live(view, row) && sample_row[row] != 0 && view.logits_start[row + 1] > view.logits_start[row];
-}
-
-// By one thread.
-__device__ inline void finish_row(const SampleParams& p, int row, RowResult result) {
-  const StepView& view = p.view;
-  if (samples_live(view, row)) {
-    RowState& state = p.row_state[view.row_index[row]];
-    state.num_computed += view.query_start[row + 1] - view.query_start[row];
-    state.num_accepted = 1;
-    if (result.token >= 0) {
-      state.last_token = result.token;
-      p.history.set(view.row_index[row], state.num_computed, result.token);
-      state.num_sampled += 1;
-    }
-  }
-  const auto slot = (*p.step_count - 1) % SampleParams::kRingSlots;
-  p.results[slot][row] = result;
-  if (row == 0) {
-    StepResultHeader header = *p.error_state;
-    header.num_valid_rows = view.num_valid_rows->value();
-    *p.result_headers[slot] = header;
-  }
+// The end of a row: by one thread of it.
+__device__ inline void end_row(const SampleParams& p, int row, const RowResult* samples, int n) {
+  finish_row(p, row, samples, n);
+  if (row == 0) finish_header(p);
 }
 
 }  // namespace bz::ops::cuda

@@ -2,7 +2,7 @@
 
 #include "device/null/null_stream.h"
 #include "ops/cpu/prepare_step.h"
-#include "ops/cpu/sample_finish.h"
+#include "ops/cpu/sample_rows.h"
 
 namespace bz::ops::null {
 namespace {
@@ -11,17 +11,39 @@ void prepare(device::Stream& stream, const PrepareParams& params) {
   device::null::enqueue(stream, params, &cpu::prepare_step);
 }
 
-RowResult sample_row(const SampleParams& p, int64_t b) {
-  if (!cpu::samples_live(p.view, b) || p.sample_row[b] == 0) return {kTokenNone, 0.0f};
-  const RowSampling& s = p.sampling[b];
-  const uint32_t index = s.first_output + p.row_state[p.view.row_index[b]].num_sampled;
-  return {token_of(s.seed, index, p.logits.cols), 0.0f};
+uint32_t next_output(const RowSampling* sampling, const RowState* row_state, const StepView& view, int64_t b) {
+  return sampling[b].first_output + row_state[view.row_index[b]].num_sampled;
 }
 
 void sample_rows(const SampleParams& p) {
-  cpu::finish_header(p);
-  for (int64_t b = 0; b < p.view.padded_rows; ++b) cpu::finish_row(p, b, sample_row(p, b));
+  finish_header(p);
+  for (int64_t b = 0; b < p.view.padded_rows; ++b) {
+    cpu::sample_row(p, b, [&](int64_t row, int32_t i, int32_t) {
+      const uint32_t output = next_output(p.sampling, p.row_state, p.view, row) + static_cast<uint32_t>(i);
+      return RowResult{token_of(p.sampling[row].seed, output, p.logits.cols), 0.0f};
+    });
+  }
 }
+
+// What comes next three times out of four, so that every number of accepted drafts occurs.
+int32_t guess_of(uint64_t seed, uint32_t output, int32_t vocab_size) {
+  const int32_t token = token_of(seed, output, vocab_size);
+  return token_of(~seed, output, 4) == 0 ? (token + 1) % vocab_size : token;
+}
+
+void draft_rows(const DraftParams& p) {
+  for (int64_t b = 0; b < p.view.padded_rows; ++b) {
+    if (num_samples(p.view, p.sample_row, b) == 0) continue;
+    RowDraft& draft = p.drafts[p.view.row_index[b]];
+    const uint32_t output = next_output(p.sampling, p.row_state, p.view, b);
+    draft.count = static_cast<int32_t>(output) % (p.max_tokens + 1);  // none, sometimes
+    for (int32_t i = 0; i < draft.count; ++i) {
+      draft.tokens[i] = guess_of(p.sampling[b].seed, output + static_cast<uint32_t>(i), p.vocab_size);
+    }
+  }
+}
+
+void draft(device::Stream& stream, const DraftParams& params) { device::null::enqueue(stream, params, &draft_rows); }
 
 void sample(device::Stream& stream, const SampleParams& params) { device::null::enqueue(stream, params, &sample_rows); }
 
@@ -54,6 +76,7 @@ const OpTable& table() {
       .sample_random = sample,
       .adjust_logits = nothing<AdjustLogitsParams>,
       .logprobs = nothing<LogprobsParams>,
+      .draft = draft,
       .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },
       .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
       .sample_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/sample_finish.h"
+#include "ops/sample_finish.h"
 
 namespace bz::ops::cpu::reference {
 namespace {
@@ -62,7 +62,7 @@ void adjust_logits(const AdjustLogitsParams& p, Worker& worker) {
   const LogitBias* biases = p.ring[ring_slot(p.step_count)].biases;
   worker.parallel_for(p.view.padded_rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      if (row_samples(p.view, p.sample_row, b)) {
+      if (num_samples(p.view, p.sample_row, b) == 1) {
         adjust_row(p, biases, b, p.view.logits_start[b + 1] - 1);
       } else {
         std::fill_n(p.adjusted.row<float>(b), p.adjusted.cols, 0.0f);

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/sample_finish.h"
+#include "ops/sample_finish.h"
 
 namespace bz::ops::cpu::reference {
 namespace {
@@ -50,7 +50,7 @@ LogprobResult logprobs_of(const float* x, int32_t n, int32_t token, int32_t num_
 // The token that follows logits row l of batch row b: the step's next one, or what comes after the step.
 int32_t token_after(const LogprobsParams& p, int64_t b, int32_t l) {
   if (l + 1 < p.view.logits_start[b + 1]) return p.view.token_ids[p.view.logits_token[l] + 1];
-  return p.sample_row[b] != 0 ? p.results[ring_slot(p.step_count)][b].token : p.next_token[b];
+  return p.sample_row[b] != 0 ? p.results[ring_slot(p.step_count)][b * p.view.samples_per_row].token : p.next_token[b];
 }
 
 }  // namespace

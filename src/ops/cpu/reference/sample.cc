@@ -4,7 +4,7 @@
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/philox.h"
-#include "ops/cpu/sample_finish.h"
+#include "ops/cpu/sample_rows.h"
 
 namespace bz::ops::cpu::reference {
 namespace {
@@ -60,19 +60,14 @@ int32_t draw(const float* logits, int32_t n, const RowSampling& s, double u, int
   return order[keep - 1];
 }
 
+// choose(b, i, logits): the token of sample i of batch row b.
 template <class Choose>
 void sample(const SampleParams& p, Worker& worker, Choose&& choose) {
-  if (worker.index() == 0) finish_header(p);
-  worker.parallel_for(p.view.padded_rows, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      RowResult result{kTokenNone, 0.0f};
-      if (row_samples(p.view, p.sample_row, b)) {
-        const float* logits = p.logits_of(b);
-        const int32_t n = p.logits.cols;
-        result = has_nan(logits, n) ? RowResult{kTokenNan, 0.0f} : result_of(logits, n, choose(b, p.choices_of(b)));
-      }
-      finish_row(p, b, result);
-    }
+  sample_each_row(p, worker, [&](int64_t b, int32_t i, int32_t n) {
+    const float* logits = p.logits_of(b, i, n);
+    const int32_t vocab = p.logits.cols;
+    if (has_nan(logits, vocab)) return RowResult{kTokenNan, 0.0f};
+    return result_of(logits, vocab, choose(b, i, p.choices_of(b, i, n)));
   });
 }
 
@@ -82,17 +77,17 @@ constexpr size_t kBytesPerEntry = sizeof(double) + sizeof(int32_t);
 }  // namespace
 
 void sample_greedy(const SampleParams& p, Worker& worker) {
-  sample(p, worker, [&](int64_t, const float* logits) { return argmax(logits, p.logits.cols); });
+  sample(p, worker, [&](int64_t, int32_t, const float* logits) { return argmax(logits, p.logits.cols); });
 }
 
 void sample_random(const SampleParams& p, Worker& worker) {
-  sample(p, worker, [&](int64_t b, const float* logits) {
+  sample(p, worker, [&](int64_t b, int32_t i, const float* logits) {
     const int32_t n = p.logits.cols;
     const RowSampling& s = p.sampling[b];
     if (s.temperature <= 0.0f) return argmax(logits, n);
     auto* weight = static_cast<double*>(p.scratch) + b * (n + (n + 1) / 2);
     auto* order = reinterpret_cast<int32_t*>(weight + n);
-    const double u = uniform(s.seed, output_index(p, b));
+    const double u = uniform(s.seed, output_index(p, b, i));
     return draw(logits, n, s, u, order, weight);
   });
 }

@@ -1,0 +1,172 @@
+// Speculation changes how many steps an answer takes, never the answer: drafts of the text itself, and of an oracle
+// that is right with any probability, so that every number of accepted drafts occurs.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/cpu/cpu_stream.h"
+#include "ops/sample_finish.h"
+#include "support/models.h"
+#include "support/session.h"
+
+namespace bz::test {
+namespace {
+
+constexpr size_t kNumRequests = 64;
+constexpr int32_t kDrafts = 4;
+constexpr int32_t kVocab = 320;
+
+// Proposes the true next tokens of requests that it knows, each with some probability; the others are wrong.
+struct Oracle {
+  std::vector<std::vector<int32_t>> texts;  // prompt, then the answer
+  double right = 1.0;
+
+  const std::vector<int32_t>* text_of(const int32_t* tokens, int32_t len) const {
+    const auto found = std::find_if(texts.begin(), texts.end(), [&](const std::vector<int32_t>& text) {
+      return text.size() >= static_cast<size_t>(len) && std::equal(tokens, tokens + len, text.begin());
+    });
+    return found == texts.end() ? nullptr : &*found;
+  }
+};
+Oracle g_oracle;
+
+void draft_by_oracle(const ops::DraftParams& p, device::cpu::Worker& worker) {
+  if (worker.index() != 0) return;
+  for (int32_t b = 0; b < p.view.padded_rows; ++b) {
+    if (ops::num_samples(p.view, p.sample_row, b) == 0) continue;
+    const int32_t row = p.view.row_index[b], len = p.row_state[row].num_computed + 1;
+    ops::RowDraft& draft = p.drafts[row];
+    draft.count = p.max_tokens;
+    const std::vector<int32_t>* text = g_oracle.text_of(p.history.row(row), len);
+    for (int32_t i = 0; i < draft.count; ++i) {
+      const auto at = static_cast<size_t>(len + i);
+      const int32_t token = text != nullptr && at < text->size() ? (*text)[at] : 0;
+      std::minstd_rand random(static_cast<uint32_t>((len * 31 + row) * 16 + i + 1));
+      random.discard(3);
+      const bool right = random() % 1000 < static_cast<uint32_t>(g_oracle.right * 1000);
+      draft.tokens[i] = right ? token : (token + 1) % kVocab;
+    }
+  }
+}
+
+void launch_oracle(device::Stream& stream, const ops::DraftParams& p) {
+  device::cpu::enqueue(stream, "draft_by_oracle", p, &draft_by_oracle);
+}
+
+class Speculation : public testing::TestWithParam<std::string> {
+ protected:
+  Speculation() : file_(quantized_tiny()) {
+    engine::LoadOptions o = options();
+    o.graphs = engine::GraphMode::kNone;
+    o.num_draft_tokens = 0;
+    expected_ = run_requests(*load(o, GetParam()), requests_, {.at_once = 1});
+    g_oracle.texts.clear();
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      g_oracle.texts.push_back(requests_[i].prompt);
+      for (const Sampled& s : expected_[i]) g_oracle.texts.back().push_back(s.token);
+    }
+  }
+  engine::LoadOptions options() const {
+    engine::LoadOptions o = test_options(file_.path());
+    o.max_num_seqs = static_cast<int32_t>(kNumRequests);
+    o.num_draft_tokens = kDrafts;
+    return o;
+  }
+  engine::LoadOptions with_oracle(engine::LoadOptions o, double right) {
+    g_oracle.right = right;
+    table_ = *ops::op_table_for(device::DeviceKind::kCpu).value();
+    table_.draft = launch_oracle;
+    o.ops = &table_;
+    return o;
+  }
+  engine::EngineStats expect_same(const engine::LoadOptions& o, const RunStyle& style) {
+    const auto model = load(o, GetParam());
+    EXPECT_EQ(first_difference(expected_, run_requests(*model, requests_, style)), "");
+    EXPECT_TRUE(model->core().alive());
+    EXPECT_EQ(model->core().scheduler().cache().num_used_blocks(), 0);
+    if (o.kv_sanitize) {
+      EXPECT_THAT(model->core().sanitizer()->violations(), testing::IsEmpty());
+    }
+    return model->core().stats();
+  }
+
+  TemporaryModel file_;
+  std::vector<engine::Request> requests_ = mixed_requests(kNumRequests, 60, 24, kVocab, 11);
+  Trace expected_;
+  ops::OpTable table_;
+};
+
+TEST_P(Speculation, DraftsOfTheTextItself) {
+  engine::LoadOptions o = options();
+  o.kv_sanitize = true;
+  for (const size_t at_once : {size_t{1}, kNumRequests}) expect_same(o, {.at_once = at_once});
+}
+
+TEST_P(Speculation, AnOracleThatIsRightWithAnyProbability) {
+  (void)load(options(), GetParam());  // chooses the instruction set
+  for (const double right : {0.0, 0.5, 0.9, 1.0}) {
+    engine::LoadOptions o = with_oracle(options(), right);
+    o.kv_sanitize = right == 0.5;
+    const engine::EngineStats s = expect_same(o, {.dummy_between = right == 0.9});
+    const auto outputs = std::accumulate(expected_.begin(), expected_.end(), size_t{0},
+                                         [](size_t n, const auto& request) { return n + request.size(); });
+    EXPECT_GT(s.spec_draft_tokens, static_cast<int64_t>(outputs) / 2);
+    if (right == 0.0) {
+      EXPECT_LT(s.spec_accepted_tokens, s.spec_draft_tokens / 50);
+    }
+    if (right == 1.0) {
+      EXPECT_GT(s.spec_accepted_tokens, s.spec_draft_tokens * 9 / 10);
+    }
+    if (right == 0.5) {  // every number of accepted drafts occurs
+      int64_t all = s.spec_drafts;
+      for (const int64_t place : s.spec_accepted_by_place) {
+        EXPECT_GT(place, 0);
+        EXPECT_LT(place, all);
+        all = place;
+      }
+    }
+  }
+}
+
+TEST_P(Speculation, AfterPreemptionAndInSmallChunks) {
+  (void)load(options(), GetParam());
+  engine::LoadOptions o = with_oracle(options(), 0.7);
+  o.block_size = 4;
+  o.kv_cache_bytes = 64 << 10;
+  o.max_num_batched_tokens = 80;
+  EXPECT_GT(expect_same(o, {}).requests_preempted, 1);
+}
+
+TEST_P(Speculation, PrefixesAreCached) {
+  (void)load(options(), GetParam());
+  engine::LoadOptions o = with_oracle(options(), 0.7);
+  o.block_size = 4;
+  o.prefix_caching = true;
+  o.kv_sanitize = true;
+  const auto model = load(o, GetParam());
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(first_difference(expected_, run_requests(*model, requests_, {.at_once = 9})), "");
+  EXPECT_GT(model->core().stats().prefix_hit_tokens, 500);
+  EXPECT_THAT(model->core().sanitizer()->violations(), testing::IsEmpty());
+}
+
+TEST_P(Speculation, RequestsThatGoTokenByTokenBesideThoseThatDoNot) {
+  (void)load(options(), GetParam());
+  std::vector<engine::Request> all = mixed_requests(kNumRequests, 60, 24, kVocab, 11);
+  std::vector<engine::Request> asking = all;
+  ask_for_everything(asking, kVocab);
+  for (size_t i = 0; i < all.size(); i += 2) all[i] = asking[i];
+  requests_ = all;
+  engine::LoadOptions alone = options();
+  alone.num_draft_tokens = 0;
+  expected_ = run_requests(*load(alone, GetParam()), requests_, {.at_once = 1});
+  EXPECT_GT(expect_same(with_oracle(options(), 0.7), {}).spec_accepted_tokens, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Speculation, testing::ValuesIn(available_isas()), isa_test_name);
+
+}  // namespace
+}  // namespace bz::test
