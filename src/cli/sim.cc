@@ -37,6 +37,7 @@ nlohmann::ordered_json to_json(const sim::SimReport& total, const SimOptions& o,
           {"steps", steps},
           {"requests", total.requests},
           {"refused", total.refused},
+          {"forks", total.forks},
           {"tokens", total.tokens},
           {"cancelled", total.cancelled},
           {"preempted", total.preempted},
@@ -50,12 +51,13 @@ void print(const sim::SimReport& total, const SimOptions& o, int64_t steps, doub
     return;
   }
   if (o.seeds == 1) std::printf("%s\n", total.setting.c_str());
-  std::printf("%s\n",
-              fmt::format("{} seeds, {} steps: {} requests, {} tokens, {} cancelled, {} preempted, {} too large, "
-                          "{} prompt tokens from the prefix cache; nothing wrong, in {:.1f} s",
-                          o.seeds, steps, total.requests, total.tokens, total.cancelled, total.preempted, total.refused,
-                          total.prefix_hit_tokens, seconds)
-                  .c_str());
+  std::printf(
+      "%s\n",
+      fmt::format("{} seeds, {} steps: {} requests, {} forks, {} tokens, {} cancelled, {} preempted, {} too large, "
+                  "{} prompt tokens from the prefix cache; nothing wrong, in {:.1f} s",
+                  o.seeds, steps, total.requests, total.forks, total.tokens, total.cancelled, total.preempted,
+                  total.refused, total.prefix_hit_tokens, seconds)
+          .c_str());
 }
 
 }  // namespace

@@ -315,6 +315,7 @@ int32_t CacheManager::num_blocks_for(int32_t num_tokens) const {
   int32_t total = 0;
   for (const GroupSpec& s : config_.groups) {
     const Columns c = columns_for(s, {0, num_tokens, config_.max_encoder_tokens}, config_.num_spec);
+    if (config_.prefix_cache && s.snapshot) ++total;
     // A window's row never holds more than its table has cells.
     total += std::min(std::max(0, c.width - sink_columns(s)), max_columns(s, limits_of(config_)));
   }

@@ -167,7 +167,8 @@ class CacheManager {
   int32_t num_scheduled(RowId row) const { return fill_of(row).num_scheduled; }  // tokens appended so far
   int32_t num_planned(RowId row) const { return fill_of(row).num_planned; }      // of those, in plans that were taken
   int32_t num_processed(RowId row) const { return state(row).num_processed; }
-  // Blocks that a request of so many tokens needs, alone in an empty cache.
+  // Blocks that a request of so many tokens needs, alone in an empty cache; with the prefix cache a state that was
+  // published is copied before the row goes on (KV-6), so for a moment there are two.
   int32_t num_blocks_for(int32_t num_tokens) const;
 
   uint64_t last_sequence() const { return next_sequence_ - 1; }  // of the plan taken last; 0: none yet

@@ -50,6 +50,16 @@ int32_t hit_of(const CacheManager& m, const PrefixQuery& query) {
   return hit.num_tokens;
 }
 
+// Found by the simulation: a request that fitted to the last block waited for ever for the copy of its published state.
+TEST(Prefix, ARequestsSizeCountsTheCopyOfItsState) {
+  GroupSpec state{CacheKind::kState, 1, 0, {}};
+  state.snapshot = true;
+  CacheConfig config = config_of({full(4), state});
+  EXPECT_EQ(CacheManager(config).num_blocks_for(32), 8 + 2);
+  config.prefix_cache = false;
+  EXPECT_EQ(CacheManager(config).num_blocks_for(32), 8 + 1);
+}
+
 // Found by the simulation: a prompt longer than a window's narrow rows was never admitted.
 TEST(Prefix, APromptLongerThanAWindowsRowComesChunkByChunk) {
   GroupSpec window{CacheKind::kSlidingWindow, 4, 6, {}};

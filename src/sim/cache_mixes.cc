@@ -1,7 +1,5 @@
 #include "sim/cache_mixes.h"
 
-#include <algorithm>
-
 namespace bz::sim {
 namespace {
 
@@ -51,10 +49,6 @@ GroupSpec context_parallel(int32_t block_size, int32_t rank) {
 
 }  // namespace
 
-bool CacheMix::copies_blocks() const {
-  return std::any_of(groups.begin(), groups.end(), [](const GroupSpec& g) { return g.snapshot; });
-}
-
 const std::vector<CacheMix>& cache_mixes() {
   static const std::vector<CacheMix> kMixes = {
       {"full", {full(4)}},
@@ -79,7 +73,7 @@ const std::vector<CacheMix>& cache_mixes() {
 }
 
 kv::Layout layout_of(const CacheMix& mix, int32_t num_blocks) {
-  constexpr int64_t kStride = 128;
+  constexpr int64_t kStride = 128;  // bytes: 16 entries of the shadow's 8
   kv::Layout layout;
   layout.block_stride = kStride;
   layout.num_blocks = num_blocks;

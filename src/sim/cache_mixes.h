@@ -11,13 +11,10 @@ namespace bz::sim {
 struct CacheMix {
   std::string_view name;
   std::vector<kv::GroupSpec> groups;
-
-  // A hit or a fork of such a cache copies a state.
-  bool copies_blocks() const;
 };
 const std::vector<CacheMix>& cache_mixes();
 
-// One layer a group, pages of no size worth speaking of: the null device has no bytes.
+// One layer a group; a slab has room for the shadow's entries.
 kv::Layout layout_of(const CacheMix& mix, int32_t num_blocks);
 
 }  // namespace bz::sim

@@ -16,12 +16,8 @@ struct ShadowParams {
 
 }  // namespace
 
-ShadowModel::ShadowModel(std::vector<kv::GroupSpec> groups, int32_t num_blocks, int32_t vocab_size,
-                         int32_t max_model_len)
-    : groups_(std::move(groups)), vocab_size_(vocab_size), max_model_len_(max_model_len) {
-  for (const kv::GroupSpec& g : groups_) block_entries_ = std::max(block_entries_, g.block_size);
-  cells_.resize(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_entries_));
-}
+ShadowModel::ShadowModel(std::vector<kv::GroupSpec> groups, int32_t vocab_size, int32_t max_model_len)
+    : groups_(std::move(groups)), vocab_size_(vocab_size), max_model_len_(max_model_len) {}
 
 void ShadowModel::expect(std::shared_ptr<const Client> client) {
   const uint64_t seed = client->seed();
@@ -39,8 +35,12 @@ void ShadowModel::forward(const models::ForwardContext& ctx) {
   device::null::enqueue<ShadowParams>(ctx.stream, params, [](const ShadowParams& p) { p.run(p.model, p.view); });
 }
 
+// Entry `offset` of a block: 8 bytes of its slab.
 uint64_t& ShadowModel::cell(int32_t block, int32_t offset) {
-  return cells_.at(static_cast<size_t>(block) * static_cast<size_t>(block_entries_) + static_cast<size_t>(offset));
+  const device::SlabRequest& request = slabs_->request();
+  BZ_CHECK(block > 0 && block < request.num_blocks && offset >= 0);
+  BZ_CHECK_LE((offset + 1) * static_cast<int64_t>(sizeof(uint64_t)), request.block_stride);
+  return reinterpret_cast<uint64_t*>(slabs_->base() + block * request.block_stride)[offset];
 }
 
 void ShadowModel::run(const ops::StepView& view) {

@@ -1,7 +1,8 @@
-// ShadowModel: what stands for a model in the simulation. Its forward is one op that keeps, for every slot of every
-// group, what a real cache would hold there: a hash of the request's tokens up to that position. Equal prefixes are
-// equal contents and anything else is different, so a step that reads another request's entry, one that was overwritten
-// or one that was never written is found at once, as is a token, position or slot that prepare derived wrongly.
+// ShadowModel: what stands for a model in the simulation. Its forward is one op that keeps in the slabs, for every slot
+// of every group, what a real cache would hold there: a hash of the request's tokens up to that position. Equal
+// prefixes are equal contents and anything else is different, so a step that reads another request's entry, one that
+// was overwritten or one that was never written is found at once, as is a token, position or slot that prepare derived
+// wrongly.
 //
 // A row of the batch is known by its sampling seed, which is the request's own in the simulation.
 #pragma once
@@ -19,10 +20,14 @@ namespace bz::sim {
 
 class ShadowModel final : public models::Model {
  public:
-  ShadowModel(std::vector<kv::GroupSpec> groups, int32_t num_blocks, int32_t vocab_size, int32_t max_model_len);
+  ShadowModel(std::vector<kv::GroupSpec> groups, int32_t vocab_size, int32_t max_model_len);
 
-  // Where prepare puts the batch rows' sampling parameters. Before the first step.
-  void set_sampling(const ops::RowSampling* sampling) { sampling_ = sampling; }
+  // Where prepare puts the batch rows' sampling parameters, and the slabs, whose bytes block copies move (KV-6). Before
+  // the first step.
+  void set_memory(const ops::RowSampling* sampling, const device::SlabMemory& slabs) {
+    sampling_ = sampling;
+    slabs_ = &slabs;
+  }
   // A request that may run from now on. Until forget() its rows are known by its seed.
   void expect(std::shared_ptr<const Client> client);
   void forget(uint64_t seed) { requests_.erase(seed); }
@@ -69,9 +74,8 @@ class ShadowModel final : public models::Model {
   std::vector<kv::GroupSpec> groups_;
   int32_t vocab_size_;
   int32_t max_model_len_;
-  int32_t block_entries_ = 0;  // of the largest block
   const ops::RowSampling* sampling_ = nullptr;
-  std::vector<uint64_t> cells_;  // [num_blocks][block_entries_]
+  const device::SlabMemory* slabs_ = nullptr;
   std::unordered_map<uint64_t, Known> requests_;
   std::string error_;
 };

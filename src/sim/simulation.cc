@@ -69,8 +69,7 @@ Setting choose_setting(uint64_t seed) {
   s.cache = kv::make_cache_config(layout_of(*s.mix, s.num_blocks), s.scheduler.max_num_seqs + 1, max_model_len);
   s.cache.max_changes_per_plan = s.runner.limits.max_changes;
   s.cache.max_in_flight = 2 * s.scheduler.max_num_batched_tokens;  // as many steps: a window's rows are narrow
-  // A hit of a state is a block copy, which the staging path does not run yet.
-  s.cache.prefix_cache = random.chance(75) && !s.mix->copies_blocks();
+  s.cache.prefix_cache = random.chance(75);
   s.cache.hash_key = random.next();
   if (random.chance(10)) s.cache.digest = everything_collides;  // costs time, never a wrong hit (KV-3)
 
@@ -83,6 +82,7 @@ Setting choose_setting(uint64_t seed) {
   s.traffic.share_percent = random.between(0, 90);
   s.traffic.cancel_percent = random.skewed(0, 40);
   s.traffic.ignore_eos_percent = random.between(0, 100);
+  s.traffic.fork_percent = random.chance(50) ? random.between(0, 60) : 0;
   return s;
 }
 
@@ -99,11 +99,11 @@ class Simulation {
         random_(~seed),
         traffic_(seed, setting.traffic),
         device_(must(device::create_device({.name = "null"}))),
-        model_(setting.mix->groups, setting.num_blocks, kVocab, setting.scheduler.max_model_len),
+        model_(setting.mix->groups, kVocab, setting.scheduler.max_model_len),
         runner_(must(engine::GraphRunner::create(*device_, *must(ops::op_table_for(device::DeviceKind::kNull)), model_,
                                                  layout_of(*setting.mix, setting.num_blocks), setting.runner))),
         core_(*runner_, setting.scheduler, setting.cache, nullptr) {
-    model_.set_sampling(runner_->memory().sample_params({}).sampling);
+    model_.set_memory(runner_->memory().sample_params({}).sampling, runner_->slabs());
     core_.set_max_in_flight(setting.max_in_flight);
   }
 
@@ -145,17 +145,20 @@ class Simulation {
 
  private:
   void arrive() {
-    while (const auto client = traffic_.arrival(now_)) {
+    while (const auto choices = traffic_.arrival(now_)) {
       if (clients_.size() >= 2 * kMaxRequests) continue;  // turned away at the door
-      if (!core_.check(client->request()).ok()) {
+      if (!core_.check(choices->request()).ok()) {
         ++report_.refused;
         continue;
       }
-      client->id = engine::RequestId(++num_requests_);
-      model_.expect(client);
-      core_.add(client->id, client->request(), client);
-      clients_.push_back(client);
+      for (const auto& client : choices->clients()) {
+        client->id = engine::RequestId(++num_requests_);
+        model_.expect(client);
+        clients_.push_back(client);
+      }
+      core_.add(choices->clients().front()->id, choices->request(), choices);
       ++report_.requests;
+      report_.forks += static_cast<int64_t>(choices->clients().size()) - 1;
     }
   }
 
@@ -246,6 +249,7 @@ SimReport& SimReport::operator+=(const SimReport& other) {
   refused += other.refused;
   tokens += other.tokens;
   cancelled += other.cancelled;
+  forks += other.forks;
   preempted += other.preempted;
   prefix_hit_tokens += other.prefix_hit_tokens;
   return *this;

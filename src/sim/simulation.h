@@ -15,6 +15,7 @@ struct SimReport {
 
   int64_t requests = 0;  // taken by the engine
   int64_t refused = 0;   // too large for the cache
+  int64_t forks = 0;     // further answers to a request's prompt
   int64_t tokens = 0;    // delivered
   int64_t cancelled = 0;
   int64_t preempted = 0;

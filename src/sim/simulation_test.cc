@@ -31,6 +31,7 @@ TEST(Simulation, NothingGoesWrong) {
   EXPECT_GT(total.preempted, 500);
   EXPECT_GT(total.refused, 500);
   EXPECT_GT(total.prefix_hit_tokens, 1000);
+  EXPECT_GT(total.forks, 500);
 }
 
 TEST(Simulation, ASeedIsTheSameRunEveryTime) {

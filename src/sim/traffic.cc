@@ -51,7 +51,15 @@ void Client::on_output(const engine::Output& output) {
   }
 }
 
-std::shared_ptr<Client> Traffic::arrival(Microseconds now) {
+Choices::Choices(engine::Request request, const TrafficConfig& config) : request_(std::move(request)) {
+  for (int32_t n = 0; n < request_.num_choices; ++n) {
+    engine::Request one = request_;
+    one.sampling.seed += static_cast<uint64_t>(n);
+    clients_.push_back(std::make_shared<Client>(std::move(one), config));
+  }
+}
+
+std::shared_ptr<Choices> Traffic::arrival(Microseconds now) {
   if (now < next_arrival_) return nullptr;
   // Bursts and lulls: half the gaps are short, some are long.
   next_arrival_ = now + random_.skewed(0, static_cast<int32_t>(4 * config_.mean_gap));
@@ -59,15 +67,18 @@ std::shared_ptr<Client> Traffic::arrival(Microseconds now) {
   request.prompt = prompt();
   const int32_t room = config_.max_model_len - static_cast<int32_t>(request.prompt.size());
   request.max_tokens = random_.skewed(1, room);
-  request.sampling.seed = ++num_clients_;
+  request.sampling.seed = next_seed_;
+  if (random_.chance(config_.fork_percent)) request.num_choices = random_.between(2, 3);
+  next_seed_ += static_cast<uint64_t>(request.num_choices);
   request.sampling.temperature = random_.chance(50) ? 0.0f : 1.0f;
   request.ignore_eos = random_.chance(config_.ignore_eos_percent);
   if (random_.chance(10)) request.stop_token_ids = {random_.between(0, config_.vocab_size - 1)};
-  auto client = std::make_shared<Client>(std::move(request), config_);
-  if (random_.chance(config_.cancel_percent)) {
+  auto choices = std::make_shared<Choices>(std::move(request), config_);
+  for (const auto& client : choices->clients()) {
+    if (!random_.chance(config_.cancel_percent)) continue;
     client->leaves_at = now + random_.between(1, static_cast<int32_t>(20 * config_.mean_gap));
   }
-  return client;
+  return choices;
 }
 
 std::vector<int32_t> Traffic::prompt() {

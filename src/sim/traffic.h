@@ -23,9 +23,10 @@ struct TrafficConfig {
   int32_t share_percent = 0;   // prompts that begin as an earlier one did
   int32_t cancel_percent = 0;  // clients that leave before their answer ends
   int32_t ignore_eos_percent = 0;
+  int32_t fork_percent = 0;  // requests for several answers
 };
 
-class Client final : public engine::Sink {
+class Client {
  public:
   Client(engine::Request request, const TrafficConfig& config);
 
@@ -39,7 +40,7 @@ class Client final : public engine::Sink {
   const std::string& error() const { return error_; }
 
   void leave() { left_ = true; }
-  void on_output(const engine::Output& output) override;
+  void on_output(const engine::Output& output);
 
   engine::RequestId id;
   Microseconds leaves_at = 0;  // 0: stays
@@ -55,12 +56,28 @@ class Client final : public engine::Sink {
   std::string error_;
 };
 
+// The answers to one request: a client each, told apart by the seed and by Output::choice (n > 1 forks a row, KV-6).
+class Choices final : public engine::Sink {
+ public:
+  Choices(engine::Request request, const TrafficConfig& config);
+
+  const engine::Request& request() const { return request_; }
+  const std::vector<std::shared_ptr<Client>>& clients() const { return clients_; }
+  void on_output(const engine::Output& output) override {
+    clients_.at(static_cast<size_t>(output.choice))->on_output(output);
+  }
+
+ private:
+  engine::Request request_;
+  std::vector<std::shared_ptr<Client>> clients_;
+};
+
 class Traffic {
  public:
   Traffic(uint64_t seed, const TrafficConfig& config) : random_(seed), config_(config) {}
 
-  // The client that arrives by `now`, if one does.
-  std::shared_ptr<Client> arrival(Microseconds now);
+  // The request that arrives by `now`, if one does.
+  std::shared_ptr<Choices> arrival(Microseconds now);
   Microseconds next_arrival() const { return next_arrival_; }
 
  private:
@@ -69,7 +86,7 @@ class Traffic {
   Random random_;
   TrafficConfig config_;
   Microseconds next_arrival_ = 0;
-  uint64_t num_clients_ = 0;
+  uint64_t next_seed_ = 1;
   std::vector<std::vector<int32_t>> recent_;  // prompts that later ones may share a beginning with
 };
 

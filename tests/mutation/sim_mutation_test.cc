@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Each, SimMutation,
                          testing::Values(kSlotWithoutNullTest, kCountPaddedAsValid, kStageOnlyLiveRows,
                                          kReleaseWithoutChange, kDummySkipsStaging, kZeroFilledSlots,
                                          kRingWithoutKeepRule, kWindowByScheduled, kHitsTakenLate, kHitWithoutTokens,
-                                         kHitInsideRing));
+                                         kHitInsideRing, kSharedBlockIsWritten));
 
 TEST(SimMutationNone, NothingIsFoundWithoutOne) {
   g_mutations = 0;

@@ -1,5 +1,6 @@
 #include "device/null/null_device.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -14,11 +15,17 @@ constexpr size_t kAlignment = 128;
 
 class NullSlabs final : public SlabMemory {
  public:
-  explicit NullSlabs(const SlabRequest& request) : SlabMemory(request) {}
-  std::byte* base() const override { return nullptr; }
-  bool null_block_is_zero() const override { return true; }
-  void rezero_null_block() override {}
+  NullSlabs(const SlabRequest& request, Buffer memory) : SlabMemory(request), memory_(std::move(memory)) {}
+  std::byte* base() const override { return memory_.device(); }
+  bool null_block_is_zero() const override {
+    const std::byte* first = base();
+    return std::all_of(first, first + request_.block_stride, [](std::byte b) { return b == std::byte{0}; });
+  }
+  void rezero_null_block() override { std::memset(base(), 0, static_cast<size_t>(request_.block_stride)); }
   bool canary_intact() const override { return true; }
+
+ private:
+  Buffer memory_;
 };
 
 class NullDevice final : public Device {
@@ -35,7 +42,8 @@ class NullDevice final : public Device {
   }
   Result<Buffer> allocate_host_mapped(size_t bytes) override { return allocate(bytes); }
   Result<std::unique_ptr<SlabMemory>> create_slabs(const SlabRequest& request) override {
-    return std::unique_ptr<SlabMemory>(std::make_unique<NullSlabs>(request));
+    BZ_ASSIGN(Buffer memory, allocate(static_cast<size_t>(request.block_stride * request.num_blocks)));
+    return std::unique_ptr<SlabMemory>(std::make_unique<NullSlabs>(request, std::move(memory)));
   }
   void copy_to_device(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }
   void copy_to_host(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }

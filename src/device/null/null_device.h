@@ -1,5 +1,6 @@
 // The null device computes nothing: for simulation, scheduler and load tests, and to time everything around a model.
-// Its buffers are host memory (prepare and sample keep the step's books there); its slabs have no bytes at all.
+// Its buffers and slabs are host memory: prepare and sample keep the step's books there, block copies move bytes, and
+// nothing else touches them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,8 @@
 #include "ops/null/null_ops.h"
 
+#include <cstring>
+
+#include "base/check.h"
 #include "device/null/null_stream.h"
 #include "ops/cpu/prepare_step.h"
 #include "ops/cpu/sample_rows.h"
@@ -47,6 +50,21 @@ void draft(device::Stream& stream, const DraftParams& params) { device::null::en
 
 void sample(device::Stream& stream, const SampleParams& params) { device::null::enqueue(stream, params, &sample_rows); }
 
+void copy_step(const CopyBlocksParams& p) {
+  const StagedSlot& slot = p.ring[*p.step_count % PrepareParams::kRingSlots];
+  if (slot.header->sequence != *p.step_count + 1) return;  // prepare will say so (PAD-10)
+  for (int32_t i = 0; i < slot.header->num_copies; ++i) {
+    const kv::BlockCopy& c = slot.copies[i];
+    BZ_CHECK(c.to != kv::kNullBlock);  // PAD-1
+    std::memcpy(p.base + c.to.value() * p.block_stride, p.base + c.from.value() * p.block_stride,
+                static_cast<size_t>(p.block_stride));
+  }
+}
+
+void copy_blocks(device::Stream& stream, const CopyBlocksParams& params) {
+  device::null::enqueue(stream, params, &copy_step);
+}
+
 template <class Params>
 void nothing(device::Stream&, const Params&) {}
 
@@ -62,7 +80,7 @@ int32_t token_of(uint64_t seed, uint32_t index, int32_t vocab_size) {
 const OpTable& table() {
   static const OpTable kTable{
       .isa = "null",
-      .copy_blocks = nothing<CopyBlocksParams>,
+      .copy_blocks = copy_blocks,
       .prepare = prepare,
       .embed = nothing<EmbedParams>,
       .rms_norm = nothing<RmsNormParams>,

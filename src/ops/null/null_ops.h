@@ -1,5 +1,6 @@
-// The null device's ops: prepare and sample keep the step's books as everywhere; all others do nothing, not even a
-// node. Tokens are made from (seed, output index), so that whoever knows a request knows its answer.
+// The null device's ops: prepare and sample keep the step's books as everywhere, block copies copy; all others do
+// nothing, not even a node. Tokens are made from (seed, output index), so that whoever knows a request knows its
+// answer.
 #pragma once
 
 #include "ops/op_table.h"
