@@ -57,7 +57,7 @@ struct Bench {
   double node_us(int n, const std::function<void(int)>& fn) {
     stream->begin_capture();
     for (int i = 0; i < n; ++i) fn(i);
-    const auto graph = stream->end_capture();
+    const auto graph = stream->end_capture().value();
     std::vector<double> t;
     for (int r = 0; r < 11; ++r) {
       stream->synchronize();

@@ -44,13 +44,26 @@ enum class Mutation : uint32_t {
 };
 
 #if defined(BZ_MUTATIONS)
-// The mutations in force, one bit each: several, where harm needs a partner. Set between steps only.
+// The mutations in force, one bit each: several, where harm needs a partner. Set between steps only, on a GPU before
+// anything is captured.
 inline uint32_t g_mutations = 0;
-constexpr uint32_t mutation_bit(Mutation m) { return 1u << static_cast<uint32_t>(m); }
+#if defined(__CUDACC__)
+// The device's copy, one a translation unit: its kernels take the bits as a parameter and set it first.
+static __device__ uint32_t g_device_mutations;
+#endif
+BZ_HD constexpr uint32_t mutation_bit(Mutation m) { return 1u << static_cast<uint32_t>(m); }
 // Not constexpr, so that no initialiser is evaluated at compile time as if nothing were mutated.
-inline bool mutated(Mutation m) { return (g_mutations & mutation_bit(m)) != 0; }
+BZ_HD inline bool mutated(Mutation m) {
+#if defined(__CUDA_ARCH__)
+  return (g_device_mutations & mutation_bit(m)) != 0;
+#else
+  return (g_mutations & mutation_bit(m)) != 0;
+#endif
+}
+inline uint32_t mutations_in_force() { return g_mutations; }
 #else
 BZ_HD constexpr bool mutated(Mutation) { return false; }
+constexpr uint32_t mutations_in_force() { return 0; }
 #endif
 
 }  // namespace bz

@@ -5,9 +5,11 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "cli/bench.h"
+#include "cli/bench_engine.h"
 #include "cli/config_file.h"
 #include "cli/inspect.h"
 #include "cli/plan.h"
+#include "cli/replay.h"
 #include "cli/run.h"
 #include "cli/serve.h"
 #include "cli/sim.h"
@@ -40,13 +42,20 @@ int main(int argc, char** argv) {
   CLI::App* plan = app.add_subcommand("plan", "the memory plan, without loading weights");
   bz::cli::add_plan_options(*plan, plan_options);
 
+  bz::cli::ReplayOptions replay_options;
+  CLI::App* replay = app.add_subcommand("replay", "run the steps of a device fault again, op by op");
+  bz::cli::add_replay_options(*replay, replay_options);
+
   bz::cli::InspectOptions inspect_options;
   CLI::App* inspect = app.add_subcommand("inspect", "what is in a model file");
   bz::cli::add_inspect_options(*inspect, inspect_options);
 
   bz::cli::BenchOptions bench_options;
-  CLI::App* bench = app.add_subcommand("bench", "the speed of an OpenAI server: single or batch");
+  CLI::App* bench = app.add_subcommand("bench", "the speed of an OpenAI server: single or batch; of the engine alone");
   bz::cli::add_bench_options(*bench, bench_options);
+  bz::cli::BenchEngineOptions bench_engine_options;
+  CLI::App* bench_engine = bench->add_subcommand("engine", "how fast a model decodes here, without a server");
+  bz::cli::add_bench_engine_options(*bench_engine, bench_engine_options);
 
   bz::cli::SimOptions sim_options;
   CLI::App* sim = app.add_subcommand("sim", "the engine on a device that computes nothing, with made-up traffic");
@@ -69,7 +78,9 @@ int main(int argc, char** argv) {
     }
     return report(bz::cli::serve(serve_options));
   }
+  if (replay->parsed()) return report(bz::cli::replay(replay_options));
   if (plan->parsed()) return report(bz::cli::plan(plan_options));
+  if (bench_engine->parsed()) return report(bz::cli::bench_engine(bench_engine_options));
   if (bench->parsed()) {
     const bool single = bench->got_subcommand("single");
     return report(single ? bz::cli::bench_single(bench_options) : bz::cli::bench_batch(bench_options));

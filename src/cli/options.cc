@@ -12,9 +12,11 @@ Status unknown_value(const char* option, const std::string& value, const char* c
 }
 
 Result<engine::GraphMode> parse_graphs(const std::string& s) {
-  if (s == "none") return engine::GraphMode::kNone;
-  if (s == "full" || s == "auto") return engine::GraphMode::kFull;
-  return unknown_value("--graphs", s, "none, full or auto");
+  using enum engine::GraphMode;
+  for (const engine::GraphMode mode : {kNone, kPiecewise, kFull, kAuto}) {
+    if (s == engine::graph_mode_name(mode)) return mode;
+  }
+  return unknown_value("--graphs", s, "none, piecewise, full or auto");
 }
 
 Result<device::NullGuard> parse_null_guard(const std::string& s) {
@@ -69,7 +71,11 @@ void add_engine_options(CLI::App& command, EngineOptions& o) {
           "where to run: cpu, cuda:N, or null (computes nothing and makes tokens up: to test and time the rest)")
       ->capture_default_str();
   command.add_option("--threads", o.load.device.num_threads, "CPU threads; 0: one per core")->capture_default_str();
-  command.add_option("--graphs", o.graphs, "none: run ops one by one; full or auto: record and replay")
+  command
+      .add_option(
+          "--graphs", o.graphs,
+          "none: run ops one by one; full: record and replay; piecewise: likewise, attention apart; auto: full, "
+          "on CUDA of a mixed step only when its size comes up again")
       ->capture_default_str();
   command.add_option("--null-guard", o.null_guard, "block 0: read-only, hard (not even readable) or off")
       ->capture_default_str();

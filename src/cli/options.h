@@ -13,7 +13,7 @@ namespace bz::cli {
 // What the user typed for the engine; strings until checked.
 struct EngineOptions {
   engine::LoadOptions load;
-  std::string graphs = "full";
+  std::string graphs = "auto";
   std::string null_guard = "read-only";
   std::string kv_dtype = "auto";
   std::string speculative;     // ngram:K

@@ -143,6 +143,7 @@ Status run(const RunOptions& o) {
   request.max_tokens = o.max_tokens;
   request.ignore_eos = o.ignore_eos;
   engine::EngineCore& core = model->core();
+  core.use_pipeline();
   BZ_TRY(core.check(request));
   Report report{};
   report.prompt_tokens = request.prompt.size();

@@ -56,8 +56,7 @@ struct ModelAndEngine {
 Result<Served> load_served(const engine::LoadOptions& load) {
   auto owner = std::make_shared<ModelAndEngine>();
   BZ_ASSIGN(owner->model, engine::LoadedModel::load(load, [](const std::string& line) { log::info("{}", line); }));
-  owner->model->core().warm_up();
-  log::info("graphs: {} decode sizes recorded and run once", owner->model->runner().stats().captures);
+  BZ_TRY(owner->model->warm_up([](const std::string& line) { log::info("{}", line); }));
   owner->engine = std::make_unique<engine::ThreadedEngine>(owner->model->core(), owner->model->info());
   Served served;
   served.backend.engine = owner->engine.get();

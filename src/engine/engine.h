@@ -34,7 +34,8 @@ struct EngineStats {
   std::vector<int64_t> spec_accepted_by_place;  // empty: no speculation
   int64_t steps = 0;
   int64_t dummy_steps = 0;
-  int64_t padded_rows = 0;  // rows of graphs run that named the null row
+  int64_t padded_rows = 0;          // rows of graphs run that named the null row
+  int64_t steps_without_graph = 0;  // whose ops were enqueued one by one
   std::map<std::string, int64_t> steps_by_graph_key;
   int64_t blocks_total = 0;  // without the null block
   int64_t blocks_free = 0;

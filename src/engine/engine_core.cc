@@ -9,7 +9,10 @@ namespace bz::engine {
 
 EngineCore::EngineCore(GraphRunner& runner, const SchedulerConfig& config, const kv::CacheConfig& cache,
                        std::unique_ptr<KvSanitizer> sanitizer)
-    : runner_(runner), scheduler_(config, cache), sanitizer_(std::move(sanitizer)) {
+    : runner_(runner),
+      scheduler_(config, cache),
+      sanitizer_(std::move(sanitizer)),
+      recorder_(runner.config().limits.max_rows) {
   const StepLimits& limits = runner.config().limits;
   for (StepPlan& plan : plans_) {
     plan.rows.reserve(static_cast<size_t>(limits.max_rows));
@@ -60,6 +63,7 @@ void EngineCore::submit(StepPlan& plan) {
     finish_step(change_plan_);
     if (!alive_) return;
   }
+  recorder_.record(plan, choose_graph_key(runner_.graph_limits(), plan.shape()));
   runner_.run(plan);
   ++num_submitted_;
   ++num_in_flight_;
@@ -88,12 +92,33 @@ StepResult EngineCore::finish_step(const StepPlan& plan) {
   return result;
 }
 
-void EngineCore::warm_up() {
+Status EngineCore::warm_up(int32_t max_rows) {
   const GraphLimits limits = runner_.graph_limits();
-  for (int32_t rows = 1;; rows = std::min(rows * 2, limits.max_rows)) {
+  for (const int32_t rows : decode_capture_sizes(limits.max_rows)) {
+    const GraphKey key = choose_graph_key(limits, {.min_rows = rows});
+    if (rows > max_rows) {
+      if (key.mode != GraphMode::kNone) runner_.defer_capture(key);
+      continue;
+    }
+    BZ_TRY(runner_.capture(key));
     dummy_step(rows);
-    if (rows == limits.max_rows) return;
   }
+  return ok_status();
+}
+
+void EngineCore::use_pipeline() {
+  if (runner_.runs_beside_host() && sanitizer_ == nullptr && !observer_) set_max_in_flight(2);
+}
+
+std::string EngineCore::fault_summary(uint64_t step) const {
+  const RecordedStep* recorded = recorder_.find(step);
+  if (recorded == nullptr) return "the device faulted outside a recorded step; the engine stops";
+  return fmt::format("the device faulted in step {}, graph {}, or one enqueued behind it; the engine stops", step,
+                     recorded->key.name());
+}
+
+Status EngineCore::save_fault_record(const std::string& path, const LoadOptions& options, uint64_t step) const {
+  return recorder_.save(path, options, scheduler_.cache().tables(), step);
 }
 
 void EngineCore::fail_stop(const std::string& why) {
@@ -128,6 +153,7 @@ EngineStats EngineCore::stats() const {
   s.steps = r.steps;
   s.dummy_steps = r.dummy_steps;
   s.padded_rows = r.padded_rows;
+  s.steps_without_graph = r.steps_without_graph;
   for (const auto& [key, count] : r.steps_by_key) s.steps_by_graph_key[key.name()] = count;
   const kv::CacheManager& cache = scheduler_.cache();
   s.blocks_total = cache.num_blocks() - 1;

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
 #include "engine/engine.h"
+#include "engine/flight_recorder.h"
 #include "engine/graph_runner.h"
 #include "engine/kv_sanitizer.h"
 #include "engine/scheduler.h"
@@ -33,19 +35,29 @@ class EngineCore {
   bool step();
   // A step without rows, padded at least this far: every batch row names the null row.
   void dummy_step(int32_t min_rows = 1, int32_t min_tokens = 0);
-  // Records the decode graphs, smallest first, each followed by a dummy step that runs it.
-  void warm_up();
+  // Records the decode graphs of up to `max_rows` rows, smallest first, each followed by a dummy step that runs it.
+  // Larger ones are left to capture_one().
+  Status warm_up(int32_t max_rows = std::numeric_limits<int32_t>::max());
+  // Records one of the graphs that warm_up, or mode auto, left for later. False: there is none.
+  bool has_captures() const { return alive_ && runner_.has_deferred_captures(); }
+  bool capture_one() { return alive_ && runner_.capture_deferred(); }
 
   // Called after each step with what ran, before the next one is planned: scoring and tests read the logits here.
   using Observer = std::function<void(const StepPlan& plan, const StepResult& result)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
   // Steps that may be enqueued before the first one's results are read: 1 or 2. With an observer or a sanitizer: 1.
   void set_max_in_flight(int32_t steps);
+  // As many in flight as the device has use for: 2 where it runs beside the host, unless each step is looked at.
+  void use_pipeline();
   // Pads every later step at least this far (tests; ranks that agreed on a size).
   void set_min_rows(int32_t min_rows) { min_rows_ = min_rows; }
 
   // Ends every request that runs or waits.
   void finish_all(FinishReason reason, const std::string& error = {}) { scheduler_.finish_all(reason, error); }
+
+  // For a fault of the device while this step was waited for: which step and graph, and the record of it.
+  std::string fault_summary(uint64_t step) const;
+  Status save_fault_record(const std::string& path, const LoadOptions& options, uint64_t step) const;
 
   bool alive() const { return alive_; }
   EngineStats stats() const;
@@ -73,6 +85,7 @@ class EngineCore {
   int32_t max_in_flight_ = 1;
   Observer observer_;
   int32_t min_rows_ = 0;
+  FlightRecorder recorder_;
   bool alive_ = true;
   std::string failure_;
 };

@@ -4,17 +4,22 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace bz::engine {
 
 enum class GraphMode : int32_t {
-  kNone,  // ops are enqueued one by one
-  kFull,  // the whole forward is one recorded graph
+  kNone,       // ops are enqueued one by one
+  kPiecewise,  // recorded in pieces; attention is enqueued between them
+  kFull,       // the whole forward is one recorded graph
+  kAuto,       // of limits alone: full; a mixed size is recorded once it has come up twice (GraphRunner)
 };
+std::string_view graph_mode_name(GraphMode mode);
 
 // Sizes are padded ones. uniform_query_len: every live row has this many tokens (1: pure decode); 0: they differ.
 struct GraphKey {
-  GraphMode mode = GraphMode::kNone;
+  GraphMode mode = GraphMode::kNone;  // never kAuto
   int32_t tokens = 0;
   int32_t rows = 0;
   int32_t uniform_query_len = 0;
@@ -41,8 +46,11 @@ struct StepShape {
   int32_t min_rows = 0;
 };
 
-// The smallest recorded size that holds the step: powers of two, decode steps with tokens == rows.
-// REQUIRES: the shape is within the limits.
+// Rows of the decode steps that are recorded, ascending: 1, 2, 4, 8 .. 248 step 8, 256 .. step 16, max_rows.
+std::vector<int32_t> decode_capture_sizes(int32_t max_rows);
+
+// The smallest size that holds the step: decode steps (tokens == rows) one of decode_capture_sizes, mixed ones powers
+// of two. REQUIRES: the shape is within the limits.
 GraphKey choose_graph_key(const GraphLimits& limits, const StepShape& shape);
 
 }  // namespace bz::engine

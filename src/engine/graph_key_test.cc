@@ -1,5 +1,8 @@
 #include "engine/graph_key.h"
 
+#include <algorithm>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace bz::engine {
@@ -11,12 +14,28 @@ StepShape decode(int32_t rows) { return {.tokens = rows, .rows = rows}; }
 StepShape mixed(int32_t tokens, int32_t rows) { return {.tokens = tokens, .rows = rows, .all_single_token = false}; }
 std::string key_name(const StepShape& shape) { return choose_graph_key(kLimits, shape).name(); }
 
-TEST(GraphKey, DecodeStepsPadToPowersOfTwoAndToTheLimit) {
+TEST(GraphKey, DecodeStepsPadToACaptureSizeAndToTheLimit) {
   EXPECT_EQ(key_name(decode(1)), "decode-1");
   EXPECT_EQ(key_name(decode(3)), "decode-4");
   EXPECT_EQ(key_name(decode(4)), "decode-4");
   EXPECT_EQ(key_name(decode(17)), "decode-24");
   EXPECT_EQ(key_name(decode(24)), "decode-24");
+}
+
+TEST(GraphKey, CaptureSizes) {
+  EXPECT_THAT(decode_capture_sizes(1), testing::ElementsAre(1));
+  EXPECT_THAT(decode_capture_sizes(20), testing::ElementsAre(1, 2, 4, 8, 16, 20));
+  const std::vector<int32_t> sizes = decode_capture_sizes(512);
+  for (const int32_t size : {1, 2, 4, 8, 16, 24, 240, 248, 256, 272, 496, 512}) {
+    EXPECT_THAT(sizes, testing::Contains(size));
+  }
+  EXPECT_EQ(sizes.size(), 4u + 30u + 17u);
+  // Every decode step runs in one of them, the smallest that holds it.
+  const GraphLimits limits{GraphMode::kFull, 512, 500};
+  const std::vector<int32_t> captured = decode_capture_sizes(500);
+  for (int32_t rows = 1; rows <= 500; ++rows) {
+    EXPECT_EQ(choose_graph_key(limits, decode(rows)).rows, *std::lower_bound(captured.begin(), captured.end(), rows));
+  }
 }
 
 TEST(GraphKey, MixedStepsPadTokensAndRows) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
+
 namespace bz::engine {
 namespace {
 
@@ -72,11 +74,12 @@ void GraphRunner::enqueue_copies() {
   ops_.copy_blocks(*stream_, p);
 }
 
-void GraphRunner::enqueue_forward(const GraphKey& key) {
+void GraphRunner::enqueue_forward(const GraphKey& key, models::AttentionOutside* outside) {
   const ops::StepView view = memory_.view(key);
   stream_->set_layer(-1);
   ops_.prepare(*stream_, memory_.prepare_params(key, inputs_));
-  model_.forward({*stream_, ops_, view, kv_layers_.data(), kv_groups_.data(), view.num_valid_logits, logits(key)});
+  model_.forward(
+      {*stream_, ops_, view, kv_layers_.data(), kv_groups_.data(), view.num_valid_logits, logits(key), outside});
 }
 
 void GraphRunner::enqueue_sample(const GraphKey& key, ops::SamplerClass sampler) {
@@ -111,37 +114,101 @@ void GraphRunner::enqueue_adjusted_sample(const GraphKey& key, ops::SampleParams
   ops_.logprobs(*stream_, logprobs);
 }
 
-void GraphRunner::capture(const GraphKey& key) {
-  if (key.mode == GraphMode::kNone || forward_graphs_.contains(key)) return;
-  stream_->begin_capture();
-  enqueue_forward(key);
-  forward_graphs_[key] = stream_->end_capture();
-  ++stats_.captures;
-  slabs_->rezero_null_block();  // --null-guard=off: whatever a capture wrote there goes
+// Ends the piece being recorded where attention comes, and begins the next one behind it.
+class GraphRunner::PieceRecorder final : public models::AttentionOutside {
+ public:
+  PieceRecorder(device::Stream& stream, CapturedForward& out) : stream_(stream), out_(out) { stream_.begin_capture(); }
+
+  void attention(const ops::AttentionParams& params) override {
+    end_piece();
+    out_.attention.push_back({params, static_cast<int32_t>(out_.attention.size())});
+    stream_.begin_capture();
+  }
+  Status finish() {
+    end_piece();
+    return status_;
+  }
+
+ private:
+  void end_piece() {
+    auto piece = stream_.end_capture();
+    if (!piece.ok()) {
+      status_ = piece.status();
+    } else {
+      out_.pieces.push_back(std::move(*piece));
+    }
+  }
+  device::Stream& stream_;
+  CapturedForward& out_;
+  Status status_ = ok_status();
+};
+
+Result<GraphRunner::CapturedForward> GraphRunner::capture_forward(const GraphKey& key) {
+  CapturedForward forward;
+  PieceRecorder recorder(*stream_, forward);
+  enqueue_forward(key, key.mode == GraphMode::kPiecewise ? &recorder : nullptr);
+  BZ_TRY(recorder.finish());
+  return forward;
 }
 
-void GraphRunner::capture_copies() {
-  if (copy_graph_ != nullptr) return;
+// Copies run ahead of the step, in a graph of one node.
+Status GraphRunner::capture_copies() {
+  if (copy_graph_ != nullptr) return ok_status();
   stream_->begin_capture();
   enqueue_copies();
-  copy_graph_ = stream_->end_capture();
+  BZ_ASSIGN(copy_graph_, stream_->end_capture());
+  return ok_status();
 }
 
-void GraphRunner::capture_sampler(const SamplerKey& key) {
-  if (sampler_graphs_.contains(key)) return;
+Status GraphRunner::capture(const GraphKey& key) {
+  if (key.mode == GraphMode::kNone || forward_graphs_.contains(key)) return ok_status();
+  BZ_ASSIGN(CapturedForward forward, capture_forward(key));
+  forward_graphs_[key] = std::move(forward);
+  ++stats_.captures;
+  slabs_->rezero_null_block();  // --null-guard=off: whatever a capture wrote there goes
+  return ok_status();
+}
+
+// A graph of its own, a few nodes: recorded when a step first samples so.
+Status GraphRunner::capture_sampler(const SamplerKey& key) {
+  if (sampler_graphs_.contains(key)) return ok_status();
   stream_->begin_capture();
   enqueue_sample(key.first, key.second);
-  sampler_graphs_[key] = stream_->end_capture();
+  BZ_ASSIGN(sampler_graphs_[key], stream_->end_capture());
+  return ok_status();
+}
+
+bool GraphRunner::capture_deferred() {
+  if (deferred_.empty()) return false;
+  const GraphKey key = deferred_.extract(deferred_.begin()).value();
+  if (const Status status = capture(key); !status.ok()) {
+    log::warn("{}: {}; its steps run without a graph", key.name(), status.message());
+    without_graph_.insert(key);
+  }
+  return true;
+}
+
+bool GraphRunner::has_graphs(const SamplerKey& sampler_key) {
+  const GraphKey& key = sampler_key.first;
+  if (key.mode == GraphMode::kNone) return false;
+  if (forward_graphs_.contains(key) && capture_sampler(sampler_key).ok()) return true;
+  if (without_graph_.contains(key)) return false;
+  if (config_.mode == GraphMode::kAuto && key.uniform_query_len == 0) {
+    if (++auto_uses_[key] == 2) deferred_.insert(key);
+    return false;
+  }
+  Status status = deferred_.contains(key) ? Status(StatusCode::kUnavailable, "not captured yet") : capture(key);
+  if (status.ok()) status = capture_sampler(sampler_key);
+  if (status.ok()) return true;
+  log::info("{}: runs without a graph: {}", key.name(), status.message());
+  without_graph_.insert(key);
+  return false;
 }
 
 void GraphRunner::run(const StepPlan& plan) {
   const GraphKey key = choose_graph_key(graph_limits(), plan.shape());
-  if (key.mode != GraphMode::kNone) {
-    capture(key);
-    capture_sampler({key, plan.sampler_class()});
-    if (!plan.cache.copies.empty()) capture_copies();
-  }
-  execute(inputs_.stage(plan, key));
+  const bool replay = has_graphs({key, plan.sampler_class()}) && (plan.cache.copies.empty() || capture_copies().ok());
+  execute(inputs_.stage(plan, key), replay);
 
   const auto num_rows = static_cast<int64_t>(plan.rows.size());
   in_flight_[plan.cache.sequence % StepInputs::kRingSlots] = {key, plan.sampler_class()};
@@ -152,21 +219,42 @@ void GraphRunner::run(const StepPlan& plan) {
   stats_.padded_tokens += key.tokens - static_cast<int64_t>(plan.tokens.size());
 }
 
-void GraphRunner::execute(StagedStep step) {
-  stream_->set_step(step.sequence());
-  if (step.key().mode == GraphMode::kNone) {
-    if (step.has_copies()) enqueue_copies();
-    enqueue_forward(step.key());
-    enqueue_sample(step.key(), step.sampler());
-  } else {
-    if (step.has_copies()) stream_->launch(*copy_graph_);
-    stream_->launch(*forward_graphs_.at(step.key()));
-    stream_->launch(*sampler_graphs_.at({step.key(), step.sampler()}));
+// The layer is the attention's number: every layer of the models here has one.
+void GraphRunner::launch(const CapturedForward& forward) {
+  for (size_t i = 0; i < forward.pieces.size(); ++i) {
+    stream_->launch(*forward.pieces[i]);
+    if (i == forward.attention.size()) break;
+    stream_->set_layer(forward.attention[i].layer);
+    ops_.attention(*stream_, forward.attention[i].params);
   }
 }
 
-StepResult GraphRunner::wait(uint64_t sequence) {
+void GraphRunner::execute(StagedStep step, bool replay) {
+  stream_->begin_step(step.sequence());
+  if (replay) {
+    if (step.has_copies()) stream_->launch(*copy_graph_);
+    launch(forward_graphs_.at(step.key()));
+    stream_->launch(*sampler_graphs_.at({step.key(), step.sampler()}));
+  } else {
+    ++stats_.steps_without_graph;
+    if (step.has_copies()) enqueue_copies();
+    enqueue_forward(step.key());
+    enqueue_sample(step.key(), step.sampler());
+  }
+  stream_->end_step(step.sequence());
+}
+
+ops::StepView GraphRunner::derive(const StepPlan& plan) {
+  const GraphKey key = choose_graph_key(graph_limits(), plan.shape());
+  const StagedStep step = inputs_.stage(plan, key);
+  ops_.prepare(*stream_, memory_.prepare_params(key, inputs_));
   stream_->synchronize();
+  inputs_.release(step.sequence());
+  return memory_.view(key);
+}
+
+StepResult GraphRunner::wait(uint64_t sequence) {
+  stream_->wait_step(sequence);
   const ops::StepResultHeader& header = memory_.result_header(sequence);
   BZ_CHECK_EQ(header.sequence, sequence);
   inputs_.release(sequence);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct RunnerStats {
   int64_t padded_rows = 0;  // batch rows that named the null row
   int64_t padded_tokens = 0;
   int64_t captures = 0;
+  int64_t steps_without_graph = 0;  // ops enqueued one by one, by choice or for want of a graph
   std::map<GraphKey, int64_t> steps_by_key;
 };
 
@@ -56,17 +58,33 @@ class GraphRunner {
                                                      models::Model& model, const kv::Layout& layout,
                                                      const RunnerConfig& config);
 
-  // Stages and enqueues one step. Captures its graph first if it is a new one.
+  // Stages and enqueues one step. Captures its graph first if it is a new one, unless that was deferred: then, and
+  // where a capture failed, the step's ops are enqueued one by one, which is said once and counted. In mode auto a
+  // mixed size is deferred when it comes up the second time: most come once, and a capture takes longer than a step.
   void run(const StepPlan& plan);
   // Waits for a step and reads its results. REQUIRES: steps are waited for in the order they were run.
   StepResult wait(uint64_t sequence);
 
-  // Records the graph of a key unless it is there. A capture takes neither a staging slot nor a sequence number.
-  void capture(const GraphKey& key);
+  // Stages a step and runs its prepare alone, for whoever looks at what it derives (a fault's replay). The step counts
+  // as run and read.
+  ops::StepView derive(const StepPlan& plan);
+
+  // Records the forward of a key unless it is there. A capture takes neither a staging slot nor a sequence number, and
+  // may stand between steps that run.
+  Status capture(const GraphKey& key);
+  // Leaves a key to capture_deferred(): run() does not capture it.
+  void defer_capture(const GraphKey& key) { deferred_.insert(key); }
+  bool has_deferred_captures() const { return !deferred_.empty(); }
+  // Records the smallest deferred key. False: there is none.
+  bool capture_deferred();
 
   const RunnerConfig& config() const { return config_; }
+  bool runs_beside_host() const { return device_.kind() == device::DeviceKind::kCuda; }
   GraphLimits graph_limits() const { return {config_.mode, config_.limits.max_tokens, config_.limits.max_rows}; }
   const RunnerStats& stats() const { return stats_; }
+  // How long steps run on the device and how long it idles between them (device/stream.h).
+  void measure_steps() { stream_->measure_steps(); }
+  device::StepTimes step_times() const { return stream_->step_times(); }
   device::SlabMemory& slabs() { return *slabs_; }
   const device::SlabMemory& slabs() const { return *slabs_; }
 
@@ -85,15 +103,30 @@ class GraphRunner {
               StepInputs inputs, StepMemory memory);
   Status allocate(const kv::Layout& layout);
 
+  // A forward as it was recorded: graphs, and between one and the next an attention that stayed outside.
+  struct CapturedForward {
+    struct Outside {
+      ops::AttentionParams params;
+      int32_t layer;
+    };
+    std::vector<std::unique_ptr<device::Graph>> pieces;
+    std::vector<Outside> attention;  // [pieces - 1]
+  };
+  class PieceRecorder;
+
   // The ops of a step, enqueued on the stream: recorded during a capture, run otherwise. One code for both.
   void enqueue_copies();
-  void enqueue_forward(const GraphKey& key);
+  void enqueue_forward(const GraphKey& key, models::AttentionOutside* outside = nullptr);
   void enqueue_sample(const GraphKey& key, ops::SamplerClass sampler);
   void enqueue_adjusted_sample(const GraphKey& key, ops::SampleParams sample);
   void enqueue_draft(const GraphKey& key);
-  void capture_copies();
-  void capture_sampler(const SamplerKey& key);
-  void execute(StagedStep step);
+  Result<CapturedForward> capture_forward(const GraphKey& key);
+  Status capture_copies();
+  Status capture_sampler(const SamplerKey& key);
+  // May the step be replayed? Captures what run() is to capture.
+  bool has_graphs(const SamplerKey& key);
+  void launch(const CapturedForward& forward);
+  void execute(StagedStep step, bool replay);
 
   device::Device& device_;
   const ops::OpTable& ops_;
@@ -109,8 +142,11 @@ class GraphRunner {
   device::Buffer adjusted_;                    // f32 [max rows, V]
   device::Buffer sample_scratch_;              // of adjust_logits, then of sample
   std::unique_ptr<device::Graph> copy_graph_;  // run ahead of the steps whose plan has copies
-  std::map<GraphKey, std::unique_ptr<device::Graph>> forward_graphs_;
+  std::map<GraphKey, CapturedForward> forward_graphs_;
   std::map<SamplerKey, std::unique_ptr<device::Graph>> sampler_graphs_;
+  std::set<GraphKey> deferred_;
+  std::set<GraphKey> without_graph_;              // deferred or failed, and said
+  std::map<GraphKey, int64_t> auto_uses_;         // mode auto: of mixed sizes without a graph
   SamplerKey in_flight_[StepInputs::kRingSlots];  // by sequence
   RunnerStats stats_;
 };

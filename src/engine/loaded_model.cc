@@ -4,16 +4,21 @@
 #include <chrono>
 #include <filesystem>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "device/fault_hook.h"
+#include "engine/flight_recorder.h"
 #include "models/hf_config.h"
 #include "models/llama.h"
+#include "models/random_weights.h"
 
 namespace bz::engine {
 namespace {
 
 constexpr int64_t kCudaGranule = 2 << 20;
+constexpr std::chrono::milliseconds kFaultGrace{200};  // for a server's threads to send the errors
 constexpr int32_t kDefaultMaxNumSeqs = 32;
 constexpr int32_t kDefaultMaxNumBatchedTokens = 512;
 constexpr int32_t kMaxNumSeqs = 4096;
@@ -64,13 +69,14 @@ Status complete_options(LoadOptions& o, const models::ModelConfig& config) {
 Result<ModelPlan> plan_model(const LoadOptions& options) {
   ModelPlan plan;
   plan.options = options;
-  if (models::HfConfig::is_one(options.model_path)) {
+  if (!options.random_weights && models::HfConfig::is_one(options.model_path)) {
     BZ_ASSIGN(const models::HfConfig config, models::HfConfig::open(options.model_path));
     return invalid_argument(
         "{}: running '{}' from a Hugging Face folder is not supported yet (supported: a .gguf of {})", config.name(),
         config.model_type(), models::kSupportedArchitectures);
   }
-  BZ_ASSIGN(formats::GgufFile file, formats::GgufFile::open(options.model_path));
+  BZ_ASSIGN(formats::GgufFile file, options.random_weights ? models::random_llama(options.model_path, on_cpu(options))
+                                                           : formats::GgufFile::open(options.model_path));
   plan.file = std::make_unique<formats::GgufFile>(std::move(file));
   BZ_ASSIGN(plan.config, models::model_config_from_gguf(*plan.file));
   BZ_TRY(complete_options(plan.options, plan.config));
@@ -118,7 +124,7 @@ Status LoadedModel::start(const Progress& progress) {
   BZ_ASSIGN(ops_, ops::op_table_for(device_->kind(), o.batch_invariant));
   if (o.ops != nullptr) ops_ = o.ops;
   say(fmt::format("device: {}, {} in {:.3f} s", device_->description(), ops_->isa, clock.lap()));
-  BZ_ASSIGN(models::WeightStore weights, models::WeightStore::create(*device_, *plan_.file));
+  BZ_ASSIGN(models::WeightStore weights, models::WeightStore::create(*device_, *plan_.file, o.random_weights));
   weights_ = std::make_unique<models::WeightStore>(std::move(weights));
   BZ_ASSIGN(model_, models::make_llama(*plan_.file, plan_.config, *ops_, *o.kv_dtype, weights_.get()));
   say(fmt::format("weights: {} bytes, {} in {:.3f} s", model_->weight_bytes(),
@@ -133,7 +139,8 @@ Status LoadedModel::start(const Progress& progress) {
   runner.limits.max_copies = plan_.layout.num_blocks;  // each has a target of its own
   const size_t biases_per_row = kMaxLogitBias + kMaxStopTokenIds + tokenizer_->end_ids().size();
   runner.limits.max_biases = o.max_num_seqs * static_cast<int32_t>(biases_per_row);
-  runner.mode = o.graphs;
+  // A CPU graph is a list made in microseconds: every step has one.
+  runner.mode = on_cpu(o) && o.graphs == GraphMode::kAuto ? GraphMode::kFull : o.graphs;
   runner.cache = kv::make_cache_config(plan_.layout, o.max_num_seqs + 1, plan_.max_model_len);
   runner.cache.max_changes_per_plan = runner.limits.max_changes;
   runner.cache.num_spec = o.num_draft_tokens;
@@ -154,6 +161,37 @@ Status LoadedModel::start(const Progress& progress) {
   cache.hash_key = (uint64_t{random()} << 32) | random();  // no one can choose prompts that collide
   auto sanitizer = o.kv_sanitize ? std::make_unique<KvSanitizer>(*device_, *runner_) : nullptr;
   core_ = std::make_unique<EngineCore>(*runner_, scheduler, cache, std::move(sanitizer));
+  if (o.record_faults && device_->kind() != device::DeviceKind::kCpu) {  // the CPU's fault handler names op and layer
+    device::set_fault_hook([](void* self, uint64_t step) { static_cast<LoadedModel*>(self)->on_device_fault(step); },
+                           this);
+  }
+  return ok_status();
+}
+
+LoadedModel::~LoadedModel() { device::clear_fault_hook(this); }
+
+// The context is dead and the process about to exit: requests end with an error, and what the host knows is saved.
+void LoadedModel::on_device_fault(uint64_t step) {
+  const std::string why = core_->fault_summary(step);
+  log::error("{}", why);
+  core_->finish_all(FinishReason::kError, why);
+  const std::string path = fault_record_path();
+  const Status saved = core_->save_fault_record(path, plan_.options, step);
+  if (saved.ok()) log::error("saved to {}: blockzero replay {} names op, layer, group and row", path, path);
+  if (!saved.ok()) log::error("{}", saved.message());
+  std::this_thread::sleep_for(kFaultGrace);
+}
+
+Status LoadedModel::warm_up(const Progress& progress) {
+  PhaseClock clock;
+  BZ_TRY(core_->warm_up(kFirstGraphRows));
+  const auto sizes = static_cast<int64_t>(decode_capture_sizes(plan_.options.max_num_seqs).size());
+  const int64_t captured = runner_->stats().captures;
+  const bool none = runner_->config().mode == GraphMode::kNone;
+  if (progress) {
+    progress(fmt::format("graphs {}: {} decode sizes recorded and run once in {:.3f} s, {} left for later",
+                         graph_mode_name(runner_->config().mode), captured, clock.lap(), none ? 0 : sizes - captured));
+  }
   return ok_status();
 }
 

@@ -22,9 +22,10 @@ namespace bz::engine {
 
 struct LoadOptions {
   std::string model_path;
+  bool random_weights = false;    // model_path is a config.json; weights are random (models/random_weights.h)
   std::string served_model_name;  // empty: the file's general.basename, else its stem
   device::DeviceOptions device;
-  GraphMode graphs = GraphMode::kFull;
+  GraphMode graphs = GraphMode::kAuto;
   device::NullGuard null_guard = device::NullGuard::kReadOnly;
   std::optional<DType> kv_dtype;       // none: f16 on the CPU, bf16 on CUDA
   int64_t kv_cache_bytes = 0;          // 0: enough for max_num_seqs short requests, at most kDefaultCacheBytes
@@ -37,9 +38,11 @@ struct LoadOptions {
   bool prefix_caching = true;
   bool kv_sanitize = false;
   bool batch_invariant = false;  // PAD-9b; the CPU has it anyway
+  bool record_faults = true;     // a fault of the device saves a record (engine/flight_recorder.h)
 };
 
 inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;
+inline constexpr int32_t kFirstGraphRows = 64;
 
 // The file's metadata checked and the cache planned, nothing allocated: what `plan` prints.
 struct ModelPlan {
@@ -57,6 +60,11 @@ class LoadedModel {
   // Called once a phase of starting up is done.
   using Progress = std::function<void(const std::string& line)>;
   static Result<std::unique_ptr<LoadedModel>> load(const LoadOptions& options, const Progress& progress = {});
+  // Records the decode graphs of up to kFirstGraphRows rows; the engine's thread records the larger ones while it
+  // serves.
+  Status warm_up(const Progress& progress = {});
+
+  ~LoadedModel();
 
   EngineCore& core() { return *core_; }
   GraphRunner& runner() { return *runner_; }
@@ -72,6 +80,7 @@ class LoadedModel {
  private:
   explicit LoadedModel(ModelPlan plan) : plan_(std::move(plan)) {}
   Status start(const Progress& progress);
+  void on_device_fault(uint64_t step);
 
   ModelPlan plan_;
   std::unique_ptr<formats::Tokenizer> tokenizer_;

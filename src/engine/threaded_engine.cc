@@ -12,6 +12,7 @@ constexpr std::chrono::milliseconds kStatsTimeout{2000};
 
 ThreadedEngine::ThreadedEngine(EngineCore& core, EngineInfo info)
     : core_(core), info_(std::move(info)), stats_(core.stats()) {
+  core_.use_pipeline();
   thread_ = std::thread([this] { thread_main(); });
 }
 
@@ -64,8 +65,10 @@ void ThreadedEngine::drain_inbox(std::unique_lock<std::mutex>& lock) {
 void ThreadedEngine::thread_main() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(
-        lock, [&] { return stop_ || stats_wanted_ || !submissions_.empty() || !cancels_.empty() || core_.has_work(); });
+    wake_.wait(lock, [&] {
+      return stop_ || stats_wanted_ || !submissions_.empty() || !cancels_.empty() || core_.has_captures() ||
+             core_.has_work();
+    });
     if (stop_) break;
     if (!submissions_.empty() || !cancels_.empty()) drain_inbox(lock);
     if (stats_wanted_) {
@@ -76,6 +79,7 @@ void ThreadedEngine::thread_main() {
     }
     lock.unlock();
     core_.step();
+    core_.capture_one();  // beside the step that has just been enqueued
     lock.lock();
     if (alive_ && !core_.alive()) {
       alive_ = false;

@@ -217,7 +217,7 @@ void Llama::attention_block(const ForwardContext& ctx, const LayerWeights& w, in
     ctx.ops.rope_store(ctx.stream, {q, k, v, cos_sin, config_.rope.style, slots, ctx.kv_layers[layer], valid});
   }
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
-  ctx.ops.attention(ctx.stream, {q, attn, config_.num_heads, scale, group, ctx.kv_layers[layer], ctx.view});
+  ctx.attention({q, attn, config_.num_heads, scale, group, ctx.kv_layers[layer], ctx.view});
   matmul(ctx, valid, attn, true, {{&w.o, x}});
 }
 
@@ -241,6 +241,12 @@ void Llama::ffn_block(const ForwardContext& ctx, const LayerWeights& w) {
 
 void Llama::logits_block(const ForwardContext& ctx) {
   const TensorRef x = ops::tensor_f32(a_.x, ctx.view.padded_tokens, config_.hidden_size);
+  const ops::NormLogitsParams fused{x,          ctx.view.logits_token, output_norm_, config_.rms_norm_eps, output_,
+                                    ctx.logits, ctx.num_valid_logits};
+  if (ctx.ops.norm_logits != nullptr && ctx.ops.supports_norm_logits(fused)) {
+    ctx.ops.norm_logits(ctx.stream, fused);
+    return;
+  }
   const TensorRef last = ops::tensor_f32(a_.last, ctx.view.padded_logits, config_.hidden_size);
   ctx.ops.gather_rows(ctx.stream, {x, ctx.view.logits_token, last});
   ctx.ops.rms_norm(ctx.stream, {last, output_norm_, last, config_.rms_norm_eps, ctx.num_valid_logits});

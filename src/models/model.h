@@ -13,6 +13,13 @@
 
 namespace bz::models {
 
+// Takes attention out of a forward that is recorded in pieces (GraphMode::kPiecewise).
+class AttentionOutside {
+ public:
+  virtual ~AttentionOutside() = default;
+  virtual void attention(const ops::AttentionParams& params) = 0;
+};
+
 // What a step's forward works on. Addresses are fixed for a graph key.
 struct ForwardContext {
   device::Stream& stream;
@@ -22,6 +29,13 @@ struct ForwardContext {
   const int32_t* kv_groups;       // [num layers with a cache] group of each, an index into view.groups
   ops::ValidCount num_valid_logits;
   ops::TensorRef logits;  // out: f32 [L, V]
+  AttentionOutside* outside = nullptr;
+
+  // The one way a model asks for attention.
+  void attention(const ops::AttentionParams& params) const {
+    if (outside != nullptr) return outside->attention(params);
+    ops.attention(stream, params);
+  }
 };
 
 class Model {

@@ -1,5 +1,7 @@
 #include "models/weight_store.h"
 
+#include "models/random_weights.h"
+
 namespace bz::models {
 namespace {
 
@@ -7,7 +9,7 @@ constexpr uint32_t kDeviceAlign = 16;  // kernels read weights 16 bytes at a tim
 
 }  // namespace
 
-Result<WeightStore> WeightStore::create(device::Device& device, const formats::GgufFile& file) {
+Result<WeightStore> WeightStore::create(device::Device& device, const formats::GgufFile& file, bool random) {
   const std::byte* data = file.bytes().data() + file.data_offset();
   // The CPU reads them where they are mapped; the null device not at all.
   if (device.kind() != device::DeviceKind::kCuda) return WeightStore(data, data, {});
@@ -17,7 +19,13 @@ Result<WeightStore> WeightStore::create(device::Device& device, const formats::G
   }
   const size_t bytes = file.bytes().size() - file.data_offset();
   BZ_ASSIGN(device::Buffer copy, device.allocate(bytes));
-  device.copy_to_device(copy.device(), data, bytes);
+  if (random) {
+    random_weights(bytes, [&](size_t offset, std::span<const std::byte> some) {
+      device.copy_to_device(copy.device() + offset, some.data(), some.size());
+    });
+  } else {
+    device.copy_to_device(copy.device(), data, bytes);
+  }
   const std::byte* base = copy.device();
   return WeightStore(data, base, std::move(copy));
 }

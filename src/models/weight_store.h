@@ -12,8 +12,9 @@ namespace bz::models {
 
 class WeightStore {
  public:
-  // The file outlives the store where weights stay in place; the device outlives it always.
-  static Result<WeightStore> create(device::Device& device, const formats::GgufFile& file);
+  // The file outlives the store where weights stay in place; the device outlives it always. random: a copy is made of
+  // random weights instead of the file's bytes (random_weights.h).
+  static Result<WeightStore> create(device::Device& device, const formats::GgufFile& file, bool random = false);
 
   // The address that ops use for bytes of the file's tensor data.
   const std::byte* address(const std::byte* in_file) const { return base_ + (in_file - file_base_); }

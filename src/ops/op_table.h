@@ -37,6 +37,9 @@ struct OpTable {
   // Fused forms; nullptr: the backend has none, and the parts are enqueued one by one.
   void (*norm_qkv)(device::Stream&, const NormQkvParams&) = nullptr;
   void (*norm_gate_up)(device::Stream&, const NormGateUpParams&) = nullptr;
+  // Asked first whether it can do such logits.
+  void (*norm_logits)(device::Stream&, const NormLogitsParams&) = nullptr;
+  bool (*supports_norm_logits)(const NormLogitsParams&) = nullptr;
 
   // Scratch of a matmul with `tokens` input rows of `k` columns.
   size_t (*matmul_scratch_bytes)(int32_t tokens, int32_t k);

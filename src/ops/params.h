@@ -224,6 +224,18 @@ struct GatherRowsParams {
   TensorRef out;
 };
 
+// gather_rows, rms_norm and one product: out[l] = weight * norm(x[index[l]]), zeros where index[l] is -1.
+// x f32 [T, D]; out f32 [L, V].
+struct NormLogitsParams {
+  TensorRef x;
+  const int32_t* index;      // [L]
+  const float* norm_weight;  // [D]
+  float eps;
+  Weight weight;
+  TensorRef out;
+  ValidCount num_valid;  // rows of out past it are padding
+};
+
 // adjusted[b] = the logits that batch row b samples from: its last logits row, changed in this order.
 //
 //   min_tokens          -infinity for the masked ids while the output index is below min_tokens

@@ -112,6 +112,7 @@ void write_engine(PrometheusText& out, const engine::EngineStats& s) {
   out.counter("requests_failed_total", "Requests that ended with an error", s.requests_failed);
   out.counter("dummy_steps_total", "Steps without a live row", s.dummy_steps);
   out.counter("padded_rows_total", "Batch rows run that named the null row", s.padded_rows);
+  out.counter("steps_without_graph_total", "Steps whose ops were enqueued one by one", s.steps_without_graph);
   out.family("steps_total", "counter", "Steps run, by graph key");
   if (s.steps_by_graph_key.empty()) out.value(s.steps);
   for (const auto& [key, count] : s.steps_by_graph_key) {

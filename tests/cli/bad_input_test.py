@@ -3,6 +3,7 @@
 
 usage: bad_input_test.py BLOCKZERO [sanitized]     (address sanitizers reserve more than the limit)
 """
+import json
 import os
 import resource
 import subprocess
@@ -56,6 +57,25 @@ class BadInput(unittest.TestCase):
         for command in (["run", path, "-p", "x"], ["serve", path, "--port", "0"], ["plan", path]):
             with self.subTest(command[0]):
                 self.refused(*command, says=[os.path.basename(path), *says])
+
+    def test_bench_of_random_weights(self):
+        shape = {"model_type": "llama", "vocab_size": 300, "hidden_size": 64, "num_hidden_layers": 2,
+                 "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}
+        good = self.write("config.json", json.dumps(shape).encode())
+        done = self.call("bench", "engine", good, "--random", "--new", "4", "--repeats", "1", "--rows", "2", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(json.loads(done.stdout)["decode_tok_s"], 0)
+        for changes, says in (({"model_type": "mamba"}, "model_type"), ({"hidden_size": 0}, "hidden_size"),
+                              ({"num_hidden_layers": "two"}, "num_hidden_layers")):
+            bad = self.write("bad.json", json.dumps({**shape, **changes}).encode())
+            self.refused("bench", "engine", bad, "--random", says=["bad.json", says])
+        self.refused("bench", "engine", self.write("no.json", b"[1"), "--random", says=["no.json"])
+        self.refused("bench", "engine", self.good, "--rows", "0", says=["--rows"])
+
+    def test_replay_of_what_is_no_record(self):
+        for data in (b"", b"{}", b'{"record": "blockzero fault 1"}'):
+            self.refused("replay", self.write("record.json", data), says=["record.json", "no fault record"])
+        self.refused("replay", os.path.join(self.folder.name, "none.json"), says=["none.json"])
 
     def tiny_with(self, **changes):
         tiny = TinyLlama()

@@ -30,7 +30,7 @@ void store_at(device::SlabMemory& slabs, int64_t slot) {
   p.layer.num_kv_heads = 1, p.layer.head_dim = 64, p.layer.dtype = DType::kBF16;
   p.num_valid = valid->device<kv::NumValidTokens>();
   const auto stream = device.create_stream();
-  stream->set_step(42);
+  stream->begin_step(42);
   stream->set_layer(3);
   cuda_ops().rope_store(*stream, p);
   stream->synchronize();

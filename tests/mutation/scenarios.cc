@@ -39,7 +39,7 @@ void run_scenario(Session& s, Scenario scenario) {
   const std::vector<engine::Request> requests = requests_of(scenario);
   switch (scenario) {
     case Scenario::kPaddedDecode:
-      s.core().warm_up();
+      BZ_CHECK(s.core().warm_up().ok());
       for (const auto& r : requests) s.submit(r);
       break;
     case Scenario::kRowChangesHands:

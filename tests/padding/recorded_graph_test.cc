@@ -4,13 +4,14 @@
 
 #include "support/hand_run.h"
 #include "support/models.h"
+#include "support/session.h"
 
 namespace bz::engine {
 
 // Replays a forward without staging, which no other code can do.
 struct GraphRunnerTestAccess {
   static void replay_forward(GraphRunner& runner, const GraphKey& key) {
-    runner.stream_->launch(*runner.forward_graphs_.at(key));
+    runner.launch(runner.forward_graphs_.at(key));
     runner.stream_->synchronize();
   }
   static ops::PrepareParams device_state(GraphRunner& runner, const GraphKey& key) {
@@ -28,9 +29,7 @@ using engine::GraphRunnerTestAccess;
 class RecordedGraph : public testing::Test {
  protected:
   RecordedGraph()
-      : file_(quantized_tiny()),
-        model_(load(test_options(file_.path()), "reference")),
-        hand_(model_->runner()) {}
+      : file_(quantized_tiny()), model_(load(test_options(file_.path()), "reference")), hand_(model_->runner()) {}
 
   TemporaryModel file_;
   std::unique_ptr<engine::LoadedModel> model_;
@@ -90,6 +89,30 @@ TEST_F(RecordedGraph, EveryKeyIsCapturedOnce) {
   for (int32_t i = 0; i < 20; ++i) hand_.step({i});
   EXPECT_EQ(model_->runner().stats().captures, 2);  // mixed-16x1 and decode-1
   EXPECT_EQ(model_->runner().stats().steps, 21);
+}
+
+// Serving starts with the small sizes; the larger ones are recorded between steps. Until then their steps run op by op,
+// to the same bits, and are counted.
+TEST(DeferredCapture, ASizeWithoutAGraphRunsOpByOpUntilItIsRecorded) {
+  const TemporaryModel file(quantized_tiny());
+  engine::LoadOptions o = test_options(file.path());
+  o.max_num_seqs = 16;
+  const std::vector<engine::Request> requests = mixed_requests(3, 20, 6, 320, 5);
+  const Trace expected = run_requests(*load(o), requests, {});
+  const auto model = load(o);
+  engine::EngineCore& core = model->core();
+  ASSERT_TRUE(core.warm_up(2).ok());
+  EXPECT_EQ(model->runner().stats().captures, 2);  // decode-1 and decode-2
+  EXPECT_EQ(core.stats().steps_without_graph, 0);
+  EXPECT_EQ(first_difference(expected, run_requests(*model, requests, {})), "");
+  const int64_t without = core.stats().steps_without_graph;
+  EXPECT_GT(without, 0);  // decode-4
+  int recorded = 0;
+  while (core.capture_one()) ++recorded;
+  EXPECT_EQ(recorded, 3);  // 4, 8, 16
+  EXPECT_FALSE(core.has_captures());
+  EXPECT_EQ(first_difference(expected, run_requests(*model, requests, {})), "");
+  EXPECT_EQ(core.stats().steps_without_graph, without);
 }
 
 }  // namespace

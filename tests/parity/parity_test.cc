@@ -72,7 +72,10 @@ Scores score(engine::LoadedModel& model) {
   return {std::sqrt(error / norm), p99_9, nll_sum / static_cast<double>(text.ids.size() - 1)};
 }
 
-class Parity : public testing::TestWithParam<std::string> {};
+class Parity : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { BZ_SKIP_WITHOUT_TEST_DEVICE(); }
+};
 
 TEST_P(Parity, LogitsAndLikelihoodOfATextEqualFloat32) {
   engine::LoadOptions o = options();

@@ -9,6 +9,10 @@
 
 namespace bz::test {
 
+// BLOCKZERO_TEST_DEVICE=cuda:0: the same tests, on a GPU.
+static const char* test_device() { return std::getenv("BLOCKZERO_TEST_DEVICE"); }
+bool tests_use_gpu() { return test_device() != nullptr; }
+
 TemporaryModel::TemporaryModel(const models::TinyLlama& tiny) {
   path_ = (std::filesystem::temp_directory_path() / "blockzero_tiny_XXXXXX").string();
   const int fd = mkstemp(path_.data());
@@ -25,14 +29,17 @@ models::TinyLlama quantized_tiny() {
   tiny.vocab_size = 320;
   tiny.matrix_type = DType::kQ4_1;
   tiny.embedding_type = DType::kQ8_0;
+  if (tests_use_gpu()) tiny.num_layers = 8, tiny.num_heads = 8, tiny.num_kv_heads = 4, tiny.head_dim = 128;
   return tiny;
 }
 
-// BLOCKZERO_TEST_DEVICE=cuda:0: the same tests, on a GPU.
-static const char* test_device() { return std::getenv("BLOCKZERO_TEST_DEVICE"); }
+bool have_test_device() {
+  static const bool have = !tests_use_gpu() || device::create_device({.name = test_device()}).ok();
+  return have;
+}
 
 std::vector<std::string> available_isas() {
-  if (test_device() != nullptr) return {"cuda", "cuda-batch-invariant"};
+  if (tests_use_gpu()) return {"cuda", "cuda-batch-invariant"};
   std::vector<std::string> isas;
   for (const char* isa : {"reference", "avx2", "avx512-vnni"}) {
     setenv("BLOCKZERO_ISA", isa, 1);
@@ -40,6 +47,11 @@ std::vector<std::string> available_isas() {
   }
   unsetenv("BLOCKZERO_ISA");
   return isas;
+}
+
+std::vector<std::string> batch_invariant_isas() {
+  if (tests_use_gpu()) return {"cuda-batch-invariant"};
+  return available_isas();
 }
 
 std::string isa_test_name(const testing::TestParamInfo<std::string>& info) {
@@ -52,8 +64,9 @@ std::unique_ptr<engine::LoadedModel> load(const engine::LoadOptions& given, cons
   engine::LoadOptions options = given;
   if (isa.starts_with("cuda")) {
     options.device.name = test_device();
-    constexpr int64_t kCudaGranules = int64_t{8} << 20;  // blocks are guarded by 2 MiB there
-    options.kv_cache_bytes = std::max(options.kv_cache_bytes, kCudaGranules);
+    constexpr int64_t kGranule = int64_t{2} << 20;  // one more is the null block's
+    constexpr int64_t kMost = int64_t{2} << 30;
+    options.kv_cache_bytes = std::min(options.kv_cache_bytes * kGpuEntryFactor, kMost) / kGranule * kGranule + kGranule;
     options.batch_invariant = isa == "cuda-batch-invariant";
   } else if (isa.empty()) {
     unsetenv("BLOCKZERO_ISA");

@@ -90,7 +90,7 @@ TEST(CpuGraph, RecordsInsteadOfRunningAndReadsValuesAtReplay) {
   int32_t value = 1;
   stream.begin_capture();
   enqueue(stream, "fill", FillParams{out.data(), &value, 10}, &fill);
-  const auto graph = stream.end_capture();
+  const auto graph = stream.end_capture().value();
   EXPECT_EQ(out[9], 0);
   EXPECT_EQ(graph->num_nodes(), 1u);
   value = 5;  // behind an address: read at replay
@@ -145,7 +145,7 @@ void poke_in_step(NullGuard guard, int64_t offset, bool read) {
   ThreadPool pool(2);
   CpuStream stream(&pool);
   stream.set_layer(3);
-  stream.set_step(17);
+  stream.begin_step(17);
   enqueue(stream, "poke", PokeParams{memory->base() + offset, read ? 1 : 0}, &poke);
 }
 

@@ -19,9 +19,9 @@ void CpuStream::begin_capture() {
   capture_ = std::make_unique<CpuGraph>();
 }
 
-std::unique_ptr<Graph> CpuStream::end_capture() {
+Result<std::unique_ptr<Graph>> CpuStream::end_capture() {
   BZ_CHECK(capture_ != nullptr);
-  return std::move(capture_);
+  return std::unique_ptr<Graph>(std::move(capture_));
 }
 
 void CpuStream::add(const Node& node) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/status.h"
 #include "device/cpu/thread_pool.h"
 #include "device/cpu/worker.h"
 #include "device/stream.h"
@@ -46,11 +47,13 @@ class CpuStream final : public Stream {
   explicit CpuStream(ThreadPool* pool) : pool_(pool) {}
 
   void begin_capture() override;
-  std::unique_ptr<Graph> end_capture() override;
+  Result<std::unique_ptr<Graph>> end_capture() override;
   void launch(const Graph& graph) override;
   void synchronize() override {}  // ops run in launch and enqueue
   void set_layer(int32_t layer) override { layer_ = layer; }
-  void set_step(uint64_t step) override { step_ = step; }
+  void begin_step(uint64_t step) override { step_ = step; }
+  void end_step(uint64_t) override {}
+  void wait_step(uint64_t) override {}
 
   void add(const Node& node);
   int32_t layer() const { return layer_; }

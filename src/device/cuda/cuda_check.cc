@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "device/fault_hook.h"
+
 namespace bz::device::cuda {
 
 void cuda_fault(cudaError_t error, const FaultSite& site, const char* file, int line) {
@@ -11,11 +13,9 @@ void cuda_fault(cudaError_t error, const FaultSite& site, const char* file, int 
   std::fprintf(stderr, "fault on the device: step %llu, %s", static_cast<unsigned long long>(site.step), site.what);
   if (site.layer >= 0) std::fprintf(stderr, ", layer %d", site.layer);
   std::fprintf(stderr, ": %s (%s)%s [%s:%d]\n", cudaGetErrorName(error), cudaGetErrorString(error),
-               illegal ? "; an access outside the cache or to the guarded null block: BLOCKZERO_CUDA_SYNC=1 with "
-                         "--graphs none names the op and layer"
-                       : "",
-               file, line);
+               illegal ? "; an access outside the cache or to the guarded null block" : "", file, line);
   std::fflush(stderr);
+  call_fault_hook(site.step);
   std::_Exit(1);
 }
 

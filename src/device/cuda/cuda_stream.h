@@ -31,11 +31,15 @@ class CudaStream final : public Stream {
   ~CudaStream() override;
 
   void begin_capture() override;
-  std::unique_ptr<Graph> end_capture() override;
+  Result<std::unique_ptr<Graph>> end_capture() override;
   void launch(const Graph& graph) override;
   void synchronize() override;
   void set_layer(int32_t layer) override { layer_ = layer; }
-  void set_step(uint64_t step) override { step_ = step; }
+  void begin_step(uint64_t step) override;
+  void end_step(uint64_t step) override;
+  void wait_step(uint64_t step) override;
+  void measure_steps() override;
+  StepTimes step_times() const override { return times_; }
 
   cudaStream_t handle() const { return stream_; }
   // Makes this stream's device the calling thread's.
@@ -51,6 +55,11 @@ class CudaStream final : public Stream {
   bool sync_each_op_ = false;
   int32_t layer_ = -1;
   uint64_t step_ = 0;
+  bool measuring_ = false;
+  uint64_t first_measured_ = 0;
+  StepTimes times_;
+  cudaEvent_t begins_[kMaxOpenSteps] = {};  // by step, modulo; recorded while measuring
+  cudaEvent_t ends_[kMaxOpenSteps] = {};
 };
 
 }  // namespace bz::device::cuda

@@ -37,7 +37,7 @@ TEST(NullStream, RunsAtOnceOrReplaysWhatWasRecorded) {
   Add node{&sum, 10};
   enqueue(stream, node, &add);
   node.value = 1000;  // the graph holds a copy
-  const auto graph = stream.end_capture();
+  const auto graph = stream.end_capture().value();
   EXPECT_EQ(sum, 1);
   EXPECT_EQ(graph->num_nodes(), 1u);
   stream.launch(*graph);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/status.h"
 #include "device/stream.h"
 
 namespace bz::device::null {
@@ -38,9 +39,9 @@ class NullStream final : public Stream {
     BZ_CHECK_MSG(capture_ == nullptr, "a capture is already on");
     capture_ = std::make_unique<NullGraph>();
   }
-  std::unique_ptr<Graph> end_capture() override {
+  Result<std::unique_ptr<Graph>> end_capture() override {
     BZ_CHECK(capture_ != nullptr);
-    return std::move(capture_);
+    return std::unique_ptr<Graph>(std::move(capture_));
   }
   void launch(const Graph& graph) override {
     BZ_CHECK_MSG(capture_ == nullptr, "a graph cannot be launched inside a capture");
@@ -48,7 +49,9 @@ class NullStream final : public Stream {
   }
   void synchronize() override {}
   void set_layer(int32_t) override {}
-  void set_step(uint64_t) override {}
+  void begin_step(uint64_t) override {}
+  void end_step(uint64_t) override {}
+  void wait_step(uint64_t) override {}
 
   NullGraph* capture() { return capture_.get(); }
 

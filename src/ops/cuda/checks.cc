@@ -1,6 +1,7 @@
 #include "ops/cuda/checks.h"
 
 #include "base/check.h"
+#include "ops/cuda/decode_logits.h"
 #include "ops/shape_checks.h"
 
 namespace bz::ops::cuda {
@@ -68,6 +69,12 @@ void check(const NormGateUpParams& p) {
   m.num_parts = 2;
   check(m);
   BZ_CHECK(p.gate.dtype == p.up.dtype);
+}
+void check(const NormLogitsParams& p) {
+  check_weight(p.weight);
+  BZ_CHECK(supports_decode_logits(p));
+  BZ_CHECK_EQ(p.weight.k, p.x.cols);
+  BZ_CHECK_EQ(p.weight.n, p.out.cols);
 }
 void check(const SiluMulParams& p) { check_shapes(p); }
 void check(const GatherRowsParams& p) { check_shapes(p); }

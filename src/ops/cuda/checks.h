@@ -18,6 +18,7 @@ void check(const RopeStoreParams& p);
 void check(const AttentionParams& p);
 void check(const NormQkvParams& p);
 void check(const NormGateUpParams& p);
+void check(const NormLogitsParams& p);
 void check(const SiluMulParams& p);
 void check(const GatherRowsParams& p);
 void check(const AdjustLogitsParams& p);

@@ -1,6 +1,7 @@
 #include "ops/cuda/cuda_ops.h"
 
 #include "ops/cuda/checks.h"
+#include "ops/cuda/decode_logits.h"
 #include "ops/cuda/kernels.h"
 #include "ops/shape_checks.h"
 
@@ -27,6 +28,8 @@ constexpr OpTable kDefault = {
     .draft = draft,
     .norm_qkv = norm_qkv,
     .norm_gate_up = norm_gate_up,
+    .norm_logits = decode_logits,
+    .supports_norm_logits = supports_decode_logits,
     .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },
     .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
     .sample_scratch_bytes = sample_scratch_bytes,
@@ -41,6 +44,8 @@ constexpr OpTable batch_invariant_table() {
   t.attention = attention_invariant;
   t.norm_qkv = norm_qkv_invariant;
   t.norm_gate_up = norm_gate_up_invariant;
+  t.norm_logits = nullptr;  // one row alone would have sums of its own
+  t.supports_norm_logits = nullptr;
   return t;
 }
 constexpr OpTable kBatchInvariant = batch_invariant_table();

@@ -7,11 +7,11 @@
 namespace bz::ops::cuda {
 namespace {
 
-constexpr int32_t kPairsPerCta = 4;              // one a warp (matvec.cuh)
-constexpr int32_t kCtasPerSm = 8;                // more pairs than this many ctas hold are walked in a loop
+constexpr int32_t kWarpsPerSm = 16;              // that matvec.cuh's registers allow; more pairs are walked in a loop
 constexpr int32_t kMatvecTokens = 8;             // more: the tensor cores
 constexpr int32_t kPairsPerTile = 64;            // of a cta whose warps do not share K (matmul_mma.cuh)
 constexpr int64_t kMaxSharedBytes = 160 * 1024;  // of x
+constexpr int64_t kSmSharedBytes = 220 * 1024;
 
 }  // namespace
 
@@ -21,7 +21,12 @@ MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t
          int64_t{c.tokens_per_cta} * 2 * k * 4 <= kMaxSharedBytes) {
     c.tokens_per_cta *= 2;
   }
-  c.num_ctas = std::min((num_pairs + kPairsPerCta - 1) / kPairsPerCta, num_sms * kCtasPerSm);
+  // All ctas at once, so that none comes when the others have gone: as many as registers and shared memory hold.
+  const int64_t x_bytes = int64_t{c.tokens_per_cta} * k * 4;
+  if (c.tokens_per_cta == 1 && x_bytes * (kWarpsPerSm / 4) > kSmSharedBytes) c.warps = 8;
+  const int64_t by_memory = std::max<int64_t>(kSmSharedBytes / x_bytes, 1);
+  const auto ctas_per_sm = static_cast<int32_t>(std::min<int64_t>(by_memory, kWarpsPerSm / c.warps));
+  c.num_ctas = std::min((num_pairs + c.warps - 1) / c.warps, num_sms * ctas_per_sm);
   return c;
 }
 

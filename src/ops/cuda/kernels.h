@@ -16,6 +16,7 @@ void rope_store(device::Stream& stream, const RopeStoreParams& p);
 void attention(device::Stream& stream, const AttentionParams& p);
 void norm_qkv(device::Stream& stream, const NormQkvParams& p);
 void norm_gate_up(device::Stream& stream, const NormGateUpParams& p);
+void decode_logits(device::Stream& stream, const NormLogitsParams& p);
 void silu_mul(device::Stream& stream, const SiluMulParams& p);
 void gather_rows(device::Stream& stream, const GatherRowsParams& p);
 void sample_greedy(device::Stream& stream, const SampleParams& p);

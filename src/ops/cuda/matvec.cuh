@@ -15,8 +15,6 @@
 
 namespace bz::ops::cuda {
 
-inline constexpr int kMatvecWarps = 4;
-inline constexpr int kMatvecThreads = kMatvecWarps * kWarp;
 inline constexpr int kUnitsPerStep = 4;                   // of one lane
 inline constexpr int kStepUnits = kUnitsPerStep * kWarp;  // of a warp
 
@@ -49,7 +47,7 @@ __device__ inline float dot8(const float* w, const float4& low, const float4& hi
 }
 
 // x of this cta's tokens: [TOK][2 planes][k / 2] floats; and the scale of each token's norm.
-template <int TOK>
+template <int TOK, int WARPS>
 __device__ inline void stage_x(const LinearParams& p, int first_token, int num_valid, float* x, float* scale) {
   __shared__ float sums[kWarp];
   const int num_quads = p.k / 4;
@@ -59,7 +57,7 @@ __device__ inline void stage_x(const LinearParams& p, int first_token, int num_v
     const bool live = token < num_valid;  // what a padding row holds is dropped, never used (PAD-9a)
     float sum = 0;
 #pragma unroll 2
-    for (int i = static_cast<int>(threadIdx.x); i < num_quads; i += kMatvecThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < num_quads; i += WARPS * kWarp) {
       float4 v = *reinterpret_cast<const float4*>(p.x + min(token, p.tokens - 1) * p.x_stride + 4 * i);
       if (!live) v = {0, 0, 0, 0};
       sum = fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
@@ -98,15 +96,15 @@ __device__ inline void compute_step(const LinearParams& p, int step, const Matve
   }
 }
 
-template <DType W, Epilogue E, int TOK>
-__global__ void __launch_bounds__(kMatvecThreads) matvec_kernel(const __grid_constant__ LinearParams p) {
+template <DType W, Epilogue E, int TOK, int WARPS>
+__global__ void __launch_bounds__(WARPS* kWarp) matvec_kernel(const __grid_constant__ LinearParams p) {
   extern __shared__ float x[];
   __shared__ float scale[TOK];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int num_units = p.k / kUnit, num_steps = (num_units + kStepUnits - 1) / kStepUnits;
   const int64_t row_size = weight_row_bytes<W>(p.k);
-  const int stride = static_cast<int>(gridDim.x) * kMatvecWarps;
-  int pair = static_cast<int>(blockIdx.x) * kMatvecWarps + static_cast<int>(threadIdx.x) / kWarp;
+  const int stride = static_cast<int>(gridDim.x) * WARPS;
+  int pair = static_cast<int>(blockIdx.x) * WARPS + static_cast<int>(threadIdx.x) / kWarp;
 
   RowPair rows;
   const std::byte *w0, *w1;
@@ -122,7 +120,7 @@ __global__ void __launch_bounds__(kMatvecThreads) matvec_kernel(const __grid_con
   let_next_start();
   const int num_valid = p.num_valid.get();
   const int first_token = static_cast<int>(blockIdx.y) * TOK;
-  stage_x<TOK>(p, first_token, num_valid, x, scale);
+  stage_x<TOK, WARPS>(p, first_token, num_valid, x, scale);
 
 #pragma unroll 1
   while (pair < p.num_pairs) {
@@ -153,15 +151,17 @@ void launch_matvec(device::Stream& stream, const char* op, const LinearParams& p
   LaunchShape shape;
   shape.grid = {static_cast<unsigned>(config.num_ctas),
                 static_cast<unsigned>((p.tokens + config.tokens_per_cta - 1) / config.tokens_per_cta)};
-  shape.cta = kMatvecThreads;
+  shape.cta = static_cast<unsigned>(config.warps * kWarp);
   shape.shared_bytes = sizeof(float) * static_cast<size_t>(p.k) * static_cast<size_t>(config.tokens_per_cta);
   dispatch_epilogue(p.epilogue, [&](auto e) {
     constexpr Epilogue E = decltype(e)::value;
     switch (config.tokens_per_cta) {
-      case 1: return launch(stream, op, matvec_kernel<W, E, 1>, shape, p);
-      case 2: return launch(stream, op, matvec_kernel<W, E, 2>, shape, p);
-      case 4: return launch(stream, op, matvec_kernel<W, E, 4>, shape, p);
-      default: return launch(stream, op, matvec_kernel<W, E, 8>, shape, p);
+      case 1:
+        if (config.warps == 8) return launch(stream, op, matvec_kernel<W, E, 1, 8>, shape, p);
+        return launch(stream, op, matvec_kernel<W, E, 1, 4>, shape, p);
+      case 2: return launch(stream, op, matvec_kernel<W, E, 2, 4>, shape, p);
+      case 4: return launch(stream, op, matvec_kernel<W, E, 4, 4>, shape, p);
+      default: return launch(stream, op, matvec_kernel<W, E, 8, 4>, shape, p);
     }
   });
 }

@@ -1,6 +1,7 @@
 // The first node of every step (docs/architecture.md, one step). One cta: it reads the host-mapped staging slot in
 // place (no copy node), counts the step, applies the table changes, and derives the step view over its whole padded
 // extent through kv/slot.h and nothing else (PAD-2, PAD-4). The same as ops/cpu/prepare.cc, in parallel.
+#include "base/mutation.h"
 #include "ops/cuda/checks.h"
 #include "ops/cuda/device.cuh"
 #include "ops/cuda/kernels.h"
@@ -92,7 +93,7 @@ __device__ int live_table_row(const PrepareParams& p, const StagedRow& staged, i
   if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
     return kNullRow.value();
   }
-  if (p.row_state[row].num_computed + query_len > staged.max_seq_len) {
+  if (p.row_state[row].num_computed + query_len > staged.max_seq_len && !mutated(Mutation::kNoReserveCheck)) {
     *error = static_cast<int>(StepError::kPastReserved);
     return kNullRow.value();
   }
@@ -219,7 +220,8 @@ __device__ void derive_token(const PrepareParams& p, const StagedSlot& slot, con
   writable(v.token_row)[t] = live ? b : -1;
   if (live) p.history.set(row, position, token);
   for (int g = 0; g < v.num_groups; ++g)
-    v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(row), position, seq_end);
+    if (live || !mutated(Mutation::kZeroFilledSlots))
+      v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(row), position, seq_end);
 }
 
 // The logits rows: of each live batch row its last num_logits tokens, without gaps. Returns how many.
@@ -266,7 +268,16 @@ __device__ void copy_history(const PrepareParams& p, const StagedSlot& slot, con
   }
 }
 
-__global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ PrepareParams p) {
+// In the second build of the tests alone (base/mutation.h).
+__device__ void set_mutations([[maybe_unused]] uint32_t mutations) {
+#if defined(BZ_MUTATIONS)
+  if (threadIdx.x == 0) g_device_mutations = mutations;
+  __syncthreads();
+#endif
+}
+
+__global__ void __launch_bounds__(kThreads)
+    prepare_kernel(const __grid_constant__ PrepareParams p, uint32_t mutations) {
   extern __shared__ int32_t memory[];
   const StepView& v = p.view;
   __shared__ StagedHeader header;
@@ -276,6 +287,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   const int tid = static_cast<int>(threadIdx.x);
   wait_for_previous();
   let_next_start();
+  set_mutations(mutations);
   const uint64_t count = *p.step_count + 1;
   const StagedSlot slot = p.ring[(count - 1) % PrepareParams::kRingSlots];
   Fetched fetched{};
@@ -284,7 +296,8 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
   if (tid == 0) {
     any_history = 0;
     header = *slot.header;
-    error = static_cast<int>(header.sequence == count ? StepError::kNone : StepError::kSequenceGap);
+    const bool expected = header.sequence == count || mutated(Mutation::kNoSequenceCheck);
+    error = static_cast<int>(expected ? StepError::kNone : StepError::kSequenceGap);
   }
   __syncthreads();
   const bool gap = error == static_cast<int>(StepError::kSequenceGap);
@@ -319,7 +332,8 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant
 void prepare(device::Stream& stream, const PrepareParams& p) {
   check(p);
   const size_t shared = sizeof(int32_t) * 3 * (static_cast<size_t>(p.view.padded_rows) + 1);
-  launch(stream, "prepare", prepare_kernel, {.grid = 1, .cta = kThreads, .shared_bytes = shared, .overlap = false}, p);
+  launch(stream, "prepare", prepare_kernel, {.grid = 1, .cta = kThreads, .shared_bytes = shared, .overlap = false}, p,
+         mutations_in_force());
 }
 
 }  // namespace bz::ops::cuda
