@@ -1,7 +1,8 @@
 // B0 for a GPU: the limits that every other ratio of the run divides by. Prints one JSON object.
 //
-// Memory: copy, read and write of 4 GiB. Kernels: one node of a chain in a graph, plain and with programmatic dependent
-// launch (PDL), with small and large parameters; what launching a graph costs the host.
+// Memory: copy, read and write of 4 GiB, reading 24 MiB of the L2. Kernels: one node of a chain in a graph, plain and
+// with programmatic dependent launch (PDL), with small and large parameters; what launching a graph costs the host.
+// What a step avoids: a memset node, a node that copies from pinned host memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -40,6 +41,21 @@ __global__ void read_kernel(const float4* from, float* out, size_t n) {
   }
   for (; i < n; i += stride) s[0] += from[i].x;
   if (s[0] + s[1] + s[2] + s[3] == 12345.678f) *out = 1;
+}
+
+// The same n quads `times` times, each warp other ones than before: from the L2, not from L1.
+__global__ void read_again_kernel(const float4* from, float* out, size_t n, int times) {
+  const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x;
+  float s = 0;
+  for (int t = 0; t < times; ++t) {
+    const size_t shift = static_cast<size_t>(t) * 7919 * blockDim.x % n;
+    for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < n; i += stride) {
+      const size_t j = i + shift;
+      const float4 v = __ldcg(from + (j < n ? j : j - n));
+      s += v.x + v.y + v.z + v.w;
+    }
+  }
+  if (s == 12345.678f) *out = 1;
 }
 
 struct Large {
@@ -152,12 +168,32 @@ int main() {
       2 * kBytes /
       time_us([&] { launch(copy_kernel, 132 * 16, 512, false, static_cast<const float4*>(a), b, kQuads); }, 7) / 1e6;
   const double write = kBytes / time_us([&] { launch(write_kernel, 132 * 16, 512, false, b, kQuads, 2.5f); }, 7) / 1e6;
+  // The L2's 24 MiB, read 64 times by one kernel.
+  constexpr size_t kL2Quads = (size_t{24} << 20) / 16;
+  const double l2 =
+      64.0 * kL2Quads * 16 /
+      time_us([&] { launch(read_again_kernel, 132 * 4, 512, false, static_cast<const float4*>(a), p, kL2Quads, 64); },
+              7) /
+      1e6;
   const double plain = node_us([&] { launch(empty_kernel, 1, 32, false, 0); });
   const double wide = node_us([&] { launch(empty_kernel, 132, 128, false, 0); });
   const double pdl = node_us([&] { launch(empty_pdl_kernel, 132, 128, true, 0); });
   const double large = node_us([&] { launch(empty_large_kernel, 132, 128, true, Large{}); });
   const double dependent = node_us([&] { launch(dependent_kernel, 132, 128, false, p); });
   const double dependent_pdl = node_us([&] { launch(dependent_kernel, 132, 128, true, p); });
+  // Between kernels, as they would stand in a step: what the pair costs beyond the kernel.
+  void* host_bytes;
+  OK(cudaMallocHost(&host_bytes, 64 << 10));
+  const double memset_node = node_us([&] {
+                               OK(cudaMemsetAsync(p, 0, 4, stream));
+                               launch(empty_kernel, 132, 128, false, 0);
+                             }) -
+                             wide;
+  const double h2d_node = node_us([&] {
+                            OK(cudaMemcpyAsync(p, host_bytes, 64 << 10, cudaMemcpyHostToDevice, stream));
+                            launch(empty_kernel, 132, 128, false, 0);
+                          }) -
+                          wide;
   const cudaGraphExec_t exec = capture([&] {
     for (int k = 0; k < 160; ++k) launch(empty_pdl_kernel, 132, 128, true, 0);
   });
@@ -169,10 +205,13 @@ int main() {
     host.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() * 1e6);
   }
   std::printf(
-      "{\"bench\": \"B0\", \"gpu\": \"%s\", \"read_TBs\": %.3f, \"copy_TBs\": %.3f, \"write_TBs\": %.3f, \"node_us\": "
+      "{\"bench\": \"B0\", \"gpu\": \"%s\", \"read_TBs\": %.3f, \"copy_TBs\": %.3f, \"write_TBs\": %.3f, "
+      "\"l2_read_TBs\": %.3f, \"node_us\": "
       "%.3f, "
       "\"node_132_us\": %.3f, \"node_pdl_us\": %.3f, \"node_pdl_large_params_us\": %.3f, \"dependent_node_us\": %.3f, "
-      "\"dependent_node_pdl_us\": %.3f, \"graph_launch_160_host_us\": %.2f}\n",
-      prop.name, read, copy, write, plain, wide, pdl, large, dependent, dependent_pdl, median(host));
+      "\"dependent_node_pdl_us\": %.3f, \"memset_node_us\": %.3f, \"h2d_64k_node_us\": %.3f, "
+      "\"graph_launch_160_host_us\": %.2f}\n",
+      prop.name, read, copy, write, l2, plain, wide, pdl, large, dependent, dependent_pdl, memset_node, h2d_node,
+      median(host));
   return 0;
 }

@@ -59,8 +59,8 @@ BZ_HD constexpr bool is_null(BlockId block) { return block.value() == 0; }
 // The block in a column of a row; kNullBlock for whatever the row does not own.
 BZ_HD constexpr BlockId block_at(const GroupView& g, RowId row, int32_t column) {
   if (row.value() <= kNullRow.value() || row.value() >= g.num_rows) return kNullBlock;
-  const int32_t width = g.width[row.value()];
-  if (column < 0 || column < g.first[row.value()] || column >= width) return kNullBlock;
+  const int32_t width = g.width[row.value()], first = g.first[row.value()];  // loaded together
+  if (column < 0 || column < first || column >= width) return kNullBlock;
   const int64_t start = static_cast<int64_t>(row.value()) * g.max_blocks_per_row;
   if (g.form == SlotForm::kWindowed) {
     if (column < width - g.max_blocks_per_row) return kNullBlock;  // its cell holds a later column

@@ -33,6 +33,7 @@ struct OpTable {
   void (*adjust_logits)(device::Stream&, const AdjustLogitsParams&);
   void (*logprobs)(device::Stream&, const LogprobsParams&);
   void (*draft)(device::Stream&, const DraftParams&);
+  void (*zero_rows)(device::Stream&, const ZeroRowsParams&);
 
   // Fused forms; nullptr: the backend has none, and the parts are enqueued one by one.
   void (*norm_qkv)(device::Stream&, const NormQkvParams&) = nullptr;

@@ -259,6 +259,15 @@ struct AdjustLogitsParams {
   int32_t* counts;  // scratch [R, V]
 };
 
+// Zeros in the rows of out that belong to an empty batch row (PAD-5), the others left alone: after a kernel that is not
+// ours and leaves something there (ops/foreign). out [N, C] of a plain type, rows of a multiple of 16 bytes, 16-byte
+// aligned; row n belongs to batch row token_row[n], or is batch row n if token_row is null.
+struct ZeroRowsParams {
+  TensorRef out;
+  const int32_t* seq_len;    // [R]
+  const int32_t* token_row;  // [N] or null; -1: none
+};
+
 // Samples the tokens of every row that asks for some, writes RowState, the token history and the results
 // (sample_finish.h). logits f32 [L, V]. Random numbers are keyed by (seed, output index), never by place or batch
 // (PAD-9b).

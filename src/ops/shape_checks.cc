@@ -138,4 +138,15 @@ void check_shapes(const DraftParams& p) {
   BZ_CHECK_EQ(p.view.samples_per_row, 1 + p.max_tokens);
 }
 
+void check_shapes(const ZeroRowsParams& p) {
+  BZ_CHECK(p.out.data != nullptr);
+  BZ_CHECK_GT(p.out.rows, 0);
+  BZ_CHECK_EQ(dtype_info(p.out.dtype).block_elems, 1);
+  BZ_CHECK_GE(p.out.row_stride, p.out.cols);
+  BZ_CHECK_EQ(reinterpret_cast<uintptr_t>(p.out.data) % 16, 0u);
+  BZ_CHECK_EQ(row_bytes(p.out.dtype, p.out.cols) % 16, 0);
+  BZ_CHECK_EQ(row_bytes(p.out.dtype, p.out.row_stride) % 16, 0);
+  BZ_CHECK(p.seq_len != nullptr);
+}
+
 }  // namespace bz::ops

@@ -26,6 +26,7 @@ void check_shapes(const SiluMulParams& p);
 void check_shapes(const GatherRowsParams& p);
 void check_shapes(const AdjustLogitsParams& p);
 void check_shapes(const SampleParams& p);
+void check_shapes(const ZeroRowsParams& p);
 void check_shapes(const LogprobsParams& p);
 void check_shapes(const DraftParams& p);
 

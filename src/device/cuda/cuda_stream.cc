@@ -31,6 +31,9 @@ CudaStream::CudaStream(int device_index) : device_index_(device_index) {
   use_device();
   BZ_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   for (cudaEvent_t& event : ends_) BZ_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  int major = 0;
+  BZ_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_index_));
+  has_clusters_ = major >= 9;
   const char* sync = std::getenv("BLOCKZERO_CUDA_SYNC");
   sync_each_op_ = sync != nullptr && *sync == '1';
 }

@@ -42,6 +42,8 @@ class CudaStream final : public Stream {
   StepTimes step_times() const override { return times_; }
 
   cudaStream_t handle() const { return stream_; }
+  // Clusters, and kernels that start while the one before them finishes: from sm_90 on.
+  bool has_clusters() const { return has_clusters_; }
   // Makes this stream's device the calling thread's.
   void use_device() const { BZ_CUDA_CHECK(cudaSetDevice(device_index_)); }
   FaultSite site(const char* op) const { return {step_, op, layer_}; }
@@ -51,6 +53,7 @@ class CudaStream final : public Stream {
  private:
   int device_index_;
   cudaStream_t stream_ = nullptr;
+  bool has_clusters_ = false;
   bool capturing_ = false;
   bool sync_each_op_ = false;
   int32_t layer_ = -1;

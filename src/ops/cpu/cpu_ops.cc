@@ -19,7 +19,7 @@ constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul"
                kRopeStore[] = "rope_store", kAttention[] = "attention", kSiluMul[] = "silu_mul",
                kGatherRows[] = "gather_rows", kSampleGreedy[] = "sample_greedy", kSampleRandom[] = "sample_random",
                kAdjustLogits[] = "adjust_logits", kLogprobs[] = "logprobs", kCopyBlocks[] = "copy_blocks",
-               kDraft[] = "draft";
+               kDraft[] = "draft", kZeroRows[] = "zero_rows";
 
 #define BZ_TABLE_(name, ns)                                                                                        \
   OpTable {                                                                                                        \
@@ -35,9 +35,11 @@ constexpr char kEmbed[] = "embed", kRmsNorm[] = "rms_norm", kMatmul[] = "matmul"
     .sample_random = launch<kSampleRandom, SampleParams, ns::sample_random>,                                       \
     .adjust_logits = launch<kAdjustLogits, AdjustLogitsParams, reference::adjust_logits>,                          \
     .logprobs = launch<kLogprobs, LogprobsParams, reference::logprobs>,                                            \
-    .draft = launch<kDraft, DraftParams, reference::draft>, .matmul_scratch_bytes = ns::matmul_scratch_bytes,      \
-    .attention_scratch_bytes = ns::attention_scratch_bytes, .sample_scratch_bytes = ns::sample_scratch_bytes,      \
-    .supports_weight = supports_weight, .supports_heads = supports_heads,                                          \
+    .draft = launch<kDraft, DraftParams, reference::draft>,                                                        \
+    .zero_rows = launch<kZeroRows, ZeroRowsParams, reference::zero_rows>,                                          \
+    .matmul_scratch_bytes = ns::matmul_scratch_bytes, .attention_scratch_bytes = ns::attention_scratch_bytes,      \
+    .sample_scratch_bytes = ns::sample_scratch_bytes, .supports_weight = supports_weight,                          \
+    .supports_heads = supports_heads,                                                                              \
   }
 
 const OpTable kReference = BZ_TABLE_("reference", reference);

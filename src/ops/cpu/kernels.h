@@ -41,6 +41,7 @@ void copy_blocks(const CopyBlocksParams&, Worker&);
 void adjust_logits(const AdjustLogitsParams&, Worker&);
 void logprobs(const LogprobsParams&, Worker&);
 void draft(const DraftParams&, Worker&);
+void zero_rows(const ZeroRowsParams&, Worker&);
 }  // namespace reference
 namespace avx2 {
 BZ_DECLARE_KERNELS_

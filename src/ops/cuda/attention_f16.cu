@@ -1,10 +1,15 @@
-#include "ops/cuda/attention.cuh"
+#include "ops/cuda/attention_mma.cuh"
+#include "ops/cuda/attention_scalar.cuh"
 
 namespace bz::ops::cuda {
 
-template void launch_attention<DType::kF16, 16>(device::Stream&, const AttentionParams&, int);
-template void launch_attention<DType::kF16, 32>(device::Stream&, const AttentionParams&, int);
-template void launch_attention<DType::kF16, 64>(device::Stream&, const AttentionParams&, int);
-template void launch_attention<DType::kF16, 128>(device::Stream&, const AttentionParams&, int);
+void launch_attention_f16(device::Stream& stream, const AttentionParams& p, int cluster) {
+  switch (p.layer.head_dim) {
+    case 16: return launch_attention_scalar<DType::kF16, 16>(stream, p, cluster);
+    case 32: return launch_attention_scalar<DType::kF16, 32>(stream, p, cluster);
+    case 64: return launch_attention_tile<MmaTile<DType::kF16, 64>>(stream, p, cluster);
+    default: return launch_attention_tile<MmaTile<DType::kF16, 128>>(stream, p, cluster);
+  }
+}
 
 }  // namespace bz::ops::cuda

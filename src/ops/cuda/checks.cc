@@ -1,5 +1,7 @@
 #include "ops/cuda/checks.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "ops/cuda/decode_logits.h"
 #include "ops/shape_checks.h"
@@ -43,6 +45,7 @@ void check(const AttentionParams& p) {
   BZ_CHECK(supports_heads(p.num_heads, p.layer.num_kv_heads, p.layer.head_dim));
   BZ_CHECK_EQ(p.layer.k.entry_bytes % 16, 0);
   BZ_CHECK_EQ(p.layer.v.entry_bytes % 16, 0);
+  BZ_CHECK_LE(std::max(p.layer.k.entry_bytes, p.layer.v.entry_bytes) * p.layer.k.block_size, INT32_MAX);  // of a page
 }
 void check(const NormQkvParams& p) {
   MatmulParams m{};

@@ -26,6 +26,7 @@ constexpr OpTable kDefault = {
     .adjust_logits = adjust_logits,
     .logprobs = logprobs,
     .draft = draft,
+    .zero_rows = zero_rows,
     .norm_qkv = norm_qkv,
     .norm_gate_up = norm_gate_up,
     .norm_logits = decode_logits,

@@ -50,21 +50,28 @@ __device__ inline T cta_sum(T v, T* shared) {
 
 // ---- lengths: the only place where CUDA attention reads them (PAD-5, PAD-7); ops/cpu/visible.h says the same ----
 
-struct VisibleRange {
-  int32_t begin;
-  int32_t end;  // <= begin: sees nothing
-};
+// What a token may see, of which row. Its loads are two deep and otherwise side by side: a live token's wait for the
+// block table is the shorter, and a padded token learns soon that it is one.
+struct TokenView {
+  bool live;
+  kv::RowId table_row;
+  int begin, end;  // positions it sees; end <= begin: none
+  int fresh;       // entries from here on are written by this step
 
-__device__ inline bool row_is_live(const StepView& view, int32_t row) {
-  return row >= 0 && row < view.num_valid_rows->value() && view.row_index[row] > kv::kNullRow.value() &&
-         view.seq_len[row] > 0;
-}
-// REQUIRES: row_is_live(view, row); token belongs to it.
-__device__ inline VisibleRange visible_range(const StepView& view, int32_t group, int32_t row, int64_t token) {
-  const GroupStep& g = view.groups[group];
-  const int32_t position = view.positions[token];
-  return {max(g.first_visible[row], kv::first_visible(g.view, position)), min(position + 1, view.seq_len[row])};
-}
+  __device__ TokenView(const StepView& view, int group, int token) : table_row(0) {
+    const GroupStep& g = view.groups[group];
+    const int row = view.token_row[token], position = view.positions[token];
+    const int valid_rows = view.num_valid_rows->value();
+    const int r = max(row, 0);  // there is a row 0, and what it holds is not used
+    const int index = view.row_index[r], seq_len = view.seq_len[r], first = g.first_visible[r];
+    const int query_len = view.query_start[r + 1] - view.query_start[r];
+    live = row >= 0 && row < valid_rows && index > kv::kNullRow.value() && seq_len > 0;
+    table_row = kv::RowId(index);
+    begin = max(first, kv::first_visible(g.view, position));
+    end = min(position + 1, seq_len);
+    fresh = seq_len - query_len;
+  }
+};
 
 // ---- cache elements ----
 

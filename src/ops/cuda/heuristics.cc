@@ -42,13 +42,15 @@ MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool in
 }
 
 int choose_attention_cluster(int32_t tokens, int32_t num_kv_heads, int64_t max_position, bool invariant) {
-  constexpr int64_t kWantedCtas = 2 * 132;
+  constexpr int64_t kCtasAtOnce = 132;      // one a multiprocessor is enough to read at full speed
+  constexpr int kMostCtas = 8;              // clusters of 16 do not find room everywhere: slower from 4k positions on
+  constexpr int kMostInvariant = 4;         // between one row of 32k positions and 256 rows
   constexpr int64_t kPositionsPerCta = 64;  // fewer than a run for every warp would idle
+  const auto fits = [&](int cluster) {
+    return invariant ? cluster <= kMostInvariant : int64_t{tokens} * num_kv_heads * cluster <= kCtasAtOnce;
+  };
   int cluster = 1;
-  while (cluster < 8 && cluster * kPositionsPerCta < max_position &&
-         (invariant || int64_t{tokens} * num_kv_heads * cluster < kWantedCtas)) {
-    cluster *= 2;
-  }
+  while (cluster < kMostCtas && cluster * kPositionsPerCta < max_position && fits(cluster * 2)) cluster *= 2;
   return cluster;
 }
 

@@ -24,6 +24,7 @@ void sample_random(device::Stream& stream, const SampleParams& p);
 void adjust_logits(device::Stream& stream, const AdjustLogitsParams& p);
 void logprobs(device::Stream& stream, const LogprobsParams& p);
 void draft(device::Stream& stream, const DraftParams& p);
+void zero_rows(device::Stream& stream, const ZeroRowsParams& p);
 
 // Of a batch-invariant table (PAD-9b): the same results to the bit whatever the number of tokens.
 void matmul_invariant(device::Stream& stream, const MatmulParams& p);

@@ -17,9 +17,14 @@ struct LaunchShape {
   dim3 grid;
   dim3 cta;
   size_t shared_bytes = 0;  // dynamic
-  int cluster = 1;          // ctas along x that share their memory
+  int cluster = 1;          // ctas along x that share their memory; see cluster_or_one()
   bool overlap = true;      // may start before the kernel before it has finished
 };
+
+// The size of a cluster: what is wanted, or 1 where there are none.
+inline int cluster_or_one(device::Stream& stream, int wanted) {
+  return static_cast<device::cuda::CudaStream&>(stream).has_clusters() ? wanted : 1;
+}
 
 template <class... Params>
 void launch(device::Stream& stream, const char* op, void (*kernel)(Params...), const LaunchShape& shape,
@@ -43,7 +48,7 @@ void launch(device::Stream& stream, const char* op, void (*kernel)(Params...), c
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = s.handle();
   config.attrs = attributes;
-  if (shape.overlap) {
+  if (shape.overlap && s.has_clusters()) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -86,10 +86,10 @@ __device__ int query_len_of(const PrepareParams& p, const StagedRow& staged) {
   return min(staged.query_len, 1 + p.drafts[staged.row_index].count);
 }
 
-// The table row a batch row may use: the null row unless its staged row is live and within what the plan reserved.
+// The table row a batch row may use: the null row unless its staged row is live and within what the plan reserved. At a
+// gap every row is empty by now.
 __device__ int live_table_row(const PrepareParams& p, const StagedRow& staged, int query_len, int* error) {
   const int row = staged.row_index;
-  if (*error == static_cast<int>(StepError::kSequenceGap)) return kNullRow.value();
   if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
     return kNullRow.value();
   }

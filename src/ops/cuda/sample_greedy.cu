@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kSampleThreads)
 
 void sample_greedy(device::Stream& stream, const SampleParams& p) {
   check_greedy(p);
-  const int cluster = p.view.padded_rows <= kFewRows ? kMaxCluster : 1;
+  const int cluster = p.view.padded_rows <= kFewRows ? cluster_or_one(stream, kMaxCluster) : 1;
   launch(stream, "sample_greedy", sample_greedy_kernel,
          {.grid = {static_cast<unsigned>(cluster), static_cast<unsigned>(p.view.padded_rows)},
           .cta = kSampleThreads,

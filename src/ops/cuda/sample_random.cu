@@ -170,9 +170,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_random_kernel(const __g
         weight[i] = exp((static_cast<double>(choices[i]) - best.max) / static_cast<double>(s.temperature));
       }
       __syncthreads();
-      const uint32_t output =
-          s.first_output + p.row_state[p.view.row_index[row]].num_sampled + static_cast<uint32_t>(sample);
-      token = draw({choices, n, weight, sums}, s, uniform(s.seed, output));
+      token = draw({choices, n, weight, sums}, s, uniform(s.seed, output_index(p, row, sample)));
     }
     samples[sample] =
         stats.nan != 0 ? RowResult{kTokenNan, 0.0f} : RowResult{token, logits[token] - stats.max - logf(stats.sum)};

@@ -95,6 +95,7 @@ const OpTable& table() {
       .adjust_logits = nothing<AdjustLogitsParams>,
       .logprobs = nothing<LogprobsParams>,
       .draft = draft,
+      .zero_rows = nothing<ZeroRowsParams>,
       .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },
       .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
       .sample_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },

@@ -105,4 +105,15 @@ void gather_rows(const GatherRowsParams& p, Worker& worker) {
   });
 }
 
+void zero_rows(const ZeroRowsParams& p, Worker& worker) {
+  worker.parallel_for(p.out.rows, 8, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const int64_t row = p.token_row != nullptr ? p.token_row[n] : n;
+      if (row >= 0 && p.seq_len[row] > 0) continue;
+      std::memset(static_cast<std::byte*>(p.out.data) + row_bytes(p.out.dtype, n * p.out.row_stride), 0,
+                  static_cast<size_t>(row_bytes(p.out.dtype, p.out.cols)));
+    }
+  });
+}
+
 }  // namespace bz::ops::cpu::reference
