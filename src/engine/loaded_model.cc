@@ -145,7 +145,12 @@ Status LoadedModel::start(const Progress& progress) {
   runner.cache.max_changes_per_plan = runner.limits.max_changes;
   runner.cache.num_spec = o.num_draft_tokens;
   runner.null_guard = o.null_guard;
-  BZ_ASSIGN(runner_, GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner));
+  auto made = GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner);
+  if (!made.ok() && made.status().code() == StatusCode::kResourceExhausted) {
+    return Status(StatusCode::kResourceExhausted,
+                  made.status().message() + "; lower --kv-cache-bytes, --max-model-len or --max-num-seqs");
+  }
+  BZ_ASSIGN(runner_, std::move(made));
   say(fmt::format("cache: {} blocks of {} bytes, null block guard {} in {:.3f} s", plan_.layout.num_blocks - 1,
                   plan_.layout.block_stride, device::null_guard_name(o.null_guard), clock.lap()));
 

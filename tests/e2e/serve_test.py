@@ -173,7 +173,7 @@ class BadInput(Serving):
             "max_tokens of a wrong type": (400, "max_tokens", {"prompt": "x", "max_tokens": "4"}),
             "temperature": (400, "temperature", {"prompt": "x", "temperature": -1}),
             "response_format": (400, "response_format", {"prompt": "x", "response_format": {"json_object": False}}),
-            "n": (400, "n", {"prompt": "x", "n": 3}),
+            "n": (400, "n", {"prompt": "x", "n": 0}),
             "unknown model": (404, "model", {"prompt": "x", "model": "gpt-5"}),
         }
         with concurrent.futures.ThreadPoolExecutor(1) as pool:

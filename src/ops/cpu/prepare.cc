@@ -113,7 +113,8 @@ int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_
                StepError* error) {
   const StepView& v = p.view;
   const StagedRow& staged = slot.rows[b];
-  const int query_len = std::min(query_len_of(p, staged), v.padded_tokens - first_token);
+  const int tokens_left = v.padded_tokens - std::max(first_token, *staged_token);
+  const int query_len = std::clamp(query_len_of(p, staged), 0, std::max(tokens_left, 0));
   const int row = *error == StepError::kSequenceGap ? kNullRow.value() : live_table_row(p, staged, query_len, error);
   const bool live = row != kNullRow.value();
   const RowState& state = p.row_state[row];
@@ -167,13 +168,13 @@ void prepare_step(const PrepareParams& p) {
     for (int i = 0; i < slot.header->num_changes; ++i) apply_change(p, slot.changes[i]);
   }
 
-  int t = 0, staged_token = 0;
+  int t = 0, staged_token = 0, missing = 0;  // missing: drafts that there are not
   writable(v.query_start)[0] = 0;
   for (int b = 0; b < v.padded_rows; ++b) {
     t = derive_row(p, slot, b, t, &staged_token, &error);
     writable(v.query_start)[b + 1] = t;
+    missing += slot.rows[b].query_len - query_len_of(p, slot.rows[b]);
   }
-  const int missing = staged_token - t;  // drafts that there were not
   for (; t < v.padded_tokens; ++t) derive_token(p, t, -1, kNullRow.value(), 0, 1, 0);
   const int num_logits = derive_logits(p, slot);
 

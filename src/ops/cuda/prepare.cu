@@ -196,7 +196,7 @@ __device__ int row_of_token(const Shared& s, int rows, int t) {
 
 __device__ int32_t token_of(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s,
                             int row, int b, int t) {
-  const int i = t - s.query_start[b], index = s.staged_start[b] + i;
+  const int i = t - s.query_start[b], index = min(s.staged_start[b] + i, p.view.padded_tokens - 1);
   const int32_t staged = index == static_cast<int>(threadIdx.x) ? fetched.token : slot.tokens[index];
   if (staged == kTokenFromRowState) return p.row_state[row].last_token;
   return staged == kTokenFromDraft ? p.drafts[row].tokens[i - 1] : staged;
