@@ -34,8 +34,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) zero_rows_kernel(const __grid_c
   constexpr int kUnits = kStrip / 16, kPass = kWarps * kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   const int begin = static_cast<int>(blockIdx.x) * kUnits + lane, end = min(begin - lane + kUnits, rows.row_units);
-  // Padding lies together (PAD-3): only four neighbours go to the same warp, and are one access of the lengths.
-  const auto row_of = [&](int l) { return l / 4 * 4 * kWarps + warp * 4 + l % 4; };
+  // Padding lies together (PAD-3): neighbours go to different warps. (Measured: with four neighbours in a warp, one
+  // access of the lengths, 32 rows are cleared in 1.2 us instead of 1.3, but 512 in 1.8 instead of 1.4.)
+  const auto row_of = [&](int l) { return l * kWarps + warp; };
   for (int first = 0; first < rows.num_rows; first += kRowsAtOnce * kPass) {
     bool empty[kRowsAtOnce];
 #pragma unroll
