@@ -19,6 +19,7 @@ struct Step {
           twin.take<kv::BlockCopy>(kMaxCopies)};
     }
     p.row_state = twin.take<ops::RowState>(tr, {0, 0, 1, 0});
+    p.drafts = twin.take<ops::RowDraft>(tr, {2, {5, 6}});
     p.history = {twin.take<int32_t>(tr * static_cast<size_t>(columns * block_size), -7), columns * block_size};
     p.num_table_rows = table_rows;
     p.tables[0] = twin.take<kv::BlockId>(tr * static_cast<size_t>(columns), kv::BlockId(0u));
@@ -74,6 +75,7 @@ struct Step {
     for (auto& s : d.ring) s = there(s);
     d.history = there(p.history), d.next_token = twin.there(p.next_token);
     d.step_count = twin.there(p.step_count), d.row_state = twin.there(p.row_state);
+    d.drafts = twin.there(p.drafts);
     d.tables[0] = twin.there(p.tables[0]), d.widths[0] = twin.there(p.widths[0]), d.firsts[0] = twin.there(p.firsts[0]);
     d.view = there(p.view), d.sampling = twin.there(p.sampling), d.sample_row = twin.there(p.sample_row);
     d.error_state = twin.there(p.error_state);
