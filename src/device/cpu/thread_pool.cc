@@ -1,9 +1,6 @@
 #include "device/cpu/thread_pool.h"
 
 #include <sched.h>
-#include <sys/resource.h>
-
-#include <chrono>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -39,36 +36,6 @@ void wait_until(const std::atomic<T>& value, Done&& done) {
     value.wait(seen, std::memory_order_acquire);
   }
 }
-
-// A worker whose core was taken away inside an op holds everybody up, and on a busy machine will again: it then sits
-// out many times as long as that op took.
-class Bench {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  bool is_out() const { return out_ && Clock::now() < until_; }
-
-  template <class Fn>
-  void watch(Fn&& fn) {
-    const Clock::time_point start = Clock::now();
-    fn();
-    const Clock::time_point end = Clock::now();
-    out_ = false;
-    if (end - start < kLong) return;
-    rusage usage{};
-    getrusage(RUSAGE_THREAD, &usage);
-    out_ = usage.ru_nivcsw != switches_;
-    switches_ = usage.ru_nivcsw;
-    until_ = end + kFactor * (end - start);
-  }
-
- private:
-  static constexpr Clock::duration kLong = std::chrono::milliseconds(1);
-  static constexpr int kFactor = 16;
-  bool out_ = false;
-  Clock::time_point until_;
-  long switches_ = 0;  // involuntary, when last asked
-};
 
 }  // namespace
 
@@ -118,6 +85,7 @@ void ThreadPool::open_op() {
   team_.op.notify_all();
 }
 
+// Waits for the workers that are in the op.
 void ThreadPool::close_op() {
   team_.op.fetch_and(~kOpen, std::memory_order_relaxed);
   wait_until(team_.op, [](uint64_t op) { return (op & kMembers) == 1; });
@@ -139,15 +107,14 @@ void ThreadPool::leave_op() {
 
 void ThreadPool::thread_main(int index) {
   Worker worker(&team_, index);
-  Bench bench;
   uint64_t seen = 0;  // the last op this worker looked at
   for (;;) {
     wait_until(team_.op, [&](uint64_t op) { return op / kNextOp != seen; });
     if (stop_.load(std::memory_order_relaxed)) return;
     seen = team_.op.load(std::memory_order_acquire) / kNextOp;
-    if (bench.is_out() || !join_op(seen)) continue;
+    if (!join_op(seen)) continue;
     worker.begin_op();
-    bench.watch([&] { op_(context_, op_index_, worker); });
+    op_(context_, op_index_, worker);
     leave_op();
   }
 }
