@@ -74,7 +74,7 @@ void EngineCore::collect() {
   --num_in_flight_;
   const StepResult result = finish_step(plan);
   if (!alive_) return;
-  scheduler_.process(plan, result.rows, result.logprobs);
+  scheduler_.process(plan, result.rows, result.logits_ends, result.logprobs);
   if (sanitizer_ != nullptr) sanitizer_->poison_free_blocks(scheduler_.cache());
 }
 

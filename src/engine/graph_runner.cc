@@ -260,7 +260,8 @@ StepResult GraphRunner::wait(uint64_t sequence) {
   inputs_.release(sequence);
   const auto& [key, sampler] = in_flight_[sequence % StepInputs::kRingSlots];
   const int32_t num_logprobs = sampler == ops::SamplerClass::kFull ? key.logits : 0;
-  return {header.error, key, memory_.results(sequence, header.num_valid_rows),
+  const int32_t rows = header.num_valid_rows;
+  return {header.error, key, memory_.results(sequence, rows), memory_.logits_ends(sequence, rows),
           memory_.logprobs(sequence, num_logprobs)};
 }
 

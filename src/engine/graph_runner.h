@@ -38,6 +38,7 @@ struct StepResult {
   GraphKey key;
   // In plan order; valid until the next wait().
   std::span<const ops::RowResult> rows;          // of the live batch rows, samples_per_row each
+  std::span<const int32_t> logits_ends;          // of each row, in `logprobs`: rows may have had fewer than planned
   std::span<const ops::LogprobResult> logprobs;  // of the logits rows; empty unless the sampler was SamplerClass::kFull
 };
 

@@ -1,7 +1,6 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/mutation.h"
@@ -24,17 +23,6 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
   BZ_CHECK_GT(cache.max_rows, config.max_num_seqs);  // a row each, and the null row
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
-
-namespace {
-
-TokenLogprobs to_token_logprobs(const ops::LogprobResult& r, int32_t num_top) {
-  TokenLogprobs t{r.token, r.logprob, r.rank, std::min(r.num_top, num_top), {}, {}};
-  std::copy_n(r.top_tokens, t.num_top, t.top_tokens.begin());
-  std::copy_n(r.top_logprobs, t.num_top, t.top_logprobs.begin());
-  return t;
-}
-
-}  // namespace
 
 StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std::shared_ptr<Sink> sink) {
   auto s = std::make_unique<RequestState>();
@@ -286,105 +274,6 @@ void Scheduler::release_row(RequestState& s) {
   cache_.release(s.row);
   s.row = kv::kNullRow;
   s.num_computed = s.num_confirmed = s.num_rejected = 0;
-}
-
-namespace {
-
-// Results end with what was not sampled or not accepted; a NaN is an answer.
-int32_t num_sampled(std::span<const ops::RowResult> samples) {
-  const auto none = [](const ops::RowResult& r) {
-    return r.token == ops::kTokenNone || r.token == ops::kTokenRejected;
-  };
-  return static_cast<int32_t>(std::find_if(samples.begin(), samples.end(), none) - samples.begin());
-}
-
-}  // namespace
-
-// What the row has in the cache now: the drafts that were not accepted do not count.
-void Scheduler::confirm(RequestState& s, const PlanRow& row, int32_t num_new) {
-  const int32_t rejected = row.num_samples > 0 ? row.num_samples - num_new : 0;
-  s.num_computed -= rejected;
-  s.num_rejected += rejected;
-  s.num_confirmed += row.query_len - rejected;
-  cache_.set_processed(s.row, s.num_confirmed);
-  const size_t known = std::min(s.tokens.size(), static_cast<size_t>(s.num_confirmed));
-  cache_.publish(s.row, {std::span(s.tokens).first(known)}, row.num_samples <= 1);
-}
-
-void Scheduler::count_drafts(std::span<const ops::RowResult> samples, int32_t num_new) {
-  int32_t drafted = num_new - 1;
-  for (const ops::RowResult& r : samples) drafted += r.token == ops::kTokenRejected ? 1 : 0;
-  if (drafted == 0) return;  // the device had none
-  ++counters_.num_drafts;
-  counters_.draft_tokens += drafted;
-  counters_.accepted_tokens += num_new - 1;
-  for (int32_t i = 0; i + 1 < num_new; ++i) ++counters_.accepted_by_place[static_cast<size_t>(i)];
-}
-
-void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results,
-                        std::span<const ops::LogprobResult> logprobs) {
-  const auto per_row = static_cast<size_t>(1 + cache_.config().num_spec);
-  BZ_CHECK_GE(results.size(), plan.rows.size() * per_row);
-  size_t logits_end = 0;
-  for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const PlanRow& row = plan.rows[i];
-    logits_end += static_cast<size_t>(row.num_logits);
-    if (row.query_len > 1 && row.num_samples <= 1) counters_.prompt_tokens += row.query_len;
-    const auto it = by_id_.find(row.request);
-    if (it == by_id_.end()) continue;  // ended meanwhile: a surplus token
-    RequestState& s = *it->second;
-    const auto samples = results.subspan(i * per_row, per_row);
-    const int32_t num_new = num_sampled(samples);
-    if (row.num_samples > 1) count_drafts(samples, num_new);
-    if (s.row == row.row) confirm(s, row, num_new);  // not preempted since
-    const auto num_logits = static_cast<size_t>(row.num_logits);
-    if (s.scores_prompt()) accept_prompt_logprobs(s, row, logprobs.subspan(logits_end - num_logits, num_logits));
-    if (row.num_samples > 0) s.num_pending -= row.num_samples;
-    for (const ops::RowResult& sample : samples.first(static_cast<size_t>(num_new))) {
-      if (s.output.finished) break;
-      accept_token(s, sample, s.request.logprobs >= 0 ? &logprobs[logits_end - 1] : nullptr);
-    }
-    if (row.num_samples > 0 || s.output.finished) deliver(s);
-  }
-  drop_finished();
-}
-
-namespace {
-
-constexpr const char* kNanError = "the model's logits are not numbers (NaN)";
-
-}  // namespace
-
-// A preempted request scores its prompt again: what it has said already is not said twice.
-void Scheduler::accept_prompt_logprobs(RequestState& s, const PlanRow& row,
-                                       std::span<const ops::LogprobResult> logprobs) {
-  int32_t position = row.max_seq_len - row.num_logits;  // of the token whose logits they are
-  for (const ops::LogprobResult& r : logprobs) {
-    if (!s.scores_prompt() || position++ != s.num_prompt_logprobs) continue;
-    if (r.token < 0) return finish(s, FinishReason::kError, kNanError);
-    s.output.prompt_logprobs.push_back(to_token_logprobs(r, s.request.prompt_logprobs));
-    ++s.num_prompt_logprobs;
-  }
-}
-
-void Scheduler::accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs) {
-  if (result.token < 0 && !mutated(Mutation::kNanIsAToken)) {
-    return finish(s, FinishReason::kError, kNanError);  // ENG-1: this request alone
-  }
-  ++counters_.generation_tokens;
-  WaitQueue::charge(s, WaitQueue::kOutputCost);
-  const auto is = [&](const std::vector<int32_t>& ids) {
-    return std::find(ids.begin(), ids.end(), result.token) != ids.end();
-  };
-  if ((!s.request.ignore_eos && is(config_.end_token_ids)) || is(s.request.stop_token_ids)) {
-    finish(s, FinishReason::kStop);
-    return;
-  }
-  s.tokens.push_back(result.token);
-  s.output.tokens.push_back(result.token);
-  s.output.token_logprobs.push_back(result.logprob);
-  if (logprobs != nullptr) s.output.logprobs.push_back(to_token_logprobs(*logprobs, s.request.logprobs));
-  if (s.num_outputs() == s.request.max_tokens) finish(s, FinishReason::kLength);
 }
 
 void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) {

@@ -59,8 +59,8 @@ class Scheduler {
   // Every plan up to `sequence` has finished on the device (KV-2).
   void processed(uint64_t sequence) { cache_.processed(sequence); }
   // Takes the results of a plan that schedule() made: appends tokens, ends requests, delivers outputs. logprobs: of the
-  // logits rows; may be empty if no row asked.
-  void process(const StepPlan& plan, std::span<const ops::RowResult> results,
+  // logits rows, which logits_ends deals out to the rows; both may be empty if no row asked.
+  void process(const StepPlan& plan, std::span<const ops::RowResult> results, std::span<const int32_t> logits_ends = {},
                std::span<const ops::LogprobResult> logprobs = {});
 
   const kv::CacheManager& cache() const { return cache_; }

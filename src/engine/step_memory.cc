@@ -62,6 +62,7 @@ StepMemory::ResultArrays StepMemory::carve_results(const StepMemoryConfig& confi
   for (int i = 0; i < StepInputs::kRingSlots; ++i) {
     r.headers[i] = carver.take<ops::StepResultHeader>(1);
     r.rows[i] = carver.take<ops::RowResult>(int64_t{config.limits.max_rows} * (1 + config.num_spec));
+    r.logits_ends[i] = carver.take<int32_t>(config.limits.max_rows);
     r.logprobs[i] = carver.take<ops::LogprobResult>(std::max(config.limits.max_rows, config.limits.max_tokens));
   }
   return r;
@@ -114,9 +115,17 @@ ops::StepView StepMemory::view(const GraphKey& key) const {
   return v;
 }
 
+namespace {
+
+void set_ring(ops::StagedSlot (&ring)[StepInputs::kRingSlots], const StepInputs& inputs) {
+  for (int i = 0; i < StepInputs::kRingSlots; ++i) ring[i] = inputs.device_slot(i);
+}
+
+}  // namespace
+
 ops::PrepareParams StepMemory::prepare_params(const GraphKey& key, const StepInputs& inputs) const {
   ops::PrepareParams p{};
-  for (int i = 0; i < StepInputs::kRingSlots; ++i) p.ring[i] = inputs.device_slot(i);
+  set_ring(p.ring, inputs);
   p.step_count = arrays_.step_count;
   p.row_state = arrays_.row_state;
   p.drafts = arrays_.drafts;
@@ -137,7 +146,7 @@ ops::PrepareParams StepMemory::prepare_params(const GraphKey& key, const StepInp
 
 ops::CopyBlocksParams StepMemory::copy_blocks_params(const StepInputs& inputs) const {
   ops::CopyBlocksParams p{};
-  for (int i = 0; i < StepInputs::kRingSlots; ++i) p.ring[i] = inputs.device_slot(i);
+  set_ring(p.ring, inputs);
   p.step_count = arrays_.step_count;
   return p;
 }
@@ -149,7 +158,7 @@ ops::AdjustLogitsParams StepMemory::adjust_logits_params(const GraphKey& key, co
   p.sample_row = arrays_.sample_row;
   p.history = arrays_.history;
   p.step_count = arrays_.step_count;
-  for (int i = 0; i < StepInputs::kRingSlots; ++i) p.ring[i] = inputs.device_slot(i);
+  set_ring(p.ring, inputs);
   return p;
 }
 
@@ -165,6 +174,7 @@ ops::SampleParams StepMemory::sample_params(const GraphKey& key) const {
   for (int i = 0; i < StepInputs::kRingSlots; ++i) {
     p.result_headers[i] = results_.headers[i];
     p.results[i] = results_.rows[i];
+    p.logits_ends[i] = results_.logits_ends[i];
   }
   return p;
 }
@@ -202,6 +212,10 @@ const ops::StepResultHeader& StepMemory::result_header(uint64_t sequence) const 
 std::span<const ops::RowResult> StepMemory::results(uint64_t sequence, int32_t rows) const {
   const auto per_row = static_cast<size_t>(1 + config_.num_spec);
   return {host_of(results_.rows[(sequence - 1) % StepInputs::kRingSlots]), static_cast<size_t>(rows) * per_row};
+}
+
+std::span<const int32_t> StepMemory::logits_ends(uint64_t sequence, int32_t rows) const {
+  return {host_of(results_.logits_ends[(sequence - 1) % StepInputs::kRingSlots]), static_cast<size_t>(rows)};
 }
 
 std::span<const ops::LogprobResult> StepMemory::logprobs(uint64_t sequence, int32_t logits_rows) const {

@@ -41,6 +41,7 @@ class StepMemory {
   // The results of a step as the host reads them. REQUIRES: the stream has finished that step.
   const ops::StepResultHeader& result_header(uint64_t sequence) const;
   std::span<const ops::RowResult> results(uint64_t sequence, int32_t rows) const;  // [rows][1 + num_spec]
+  std::span<const int32_t> logits_ends(uint64_t sequence, int32_t rows) const;
   std::span<const ops::LogprobResult> logprobs(uint64_t sequence, int32_t logits_rows) const;
 
   // Device addresses of the tables, for checks that read the device's side back.
@@ -82,6 +83,7 @@ class StepMemory {
   struct ResultArrays {
     ops::StepResultHeader* headers[StepInputs::kRingSlots];
     ops::RowResult* rows[StepInputs::kRingSlots];
+    int32_t* logits_ends[StepInputs::kRingSlots];
     ops::LogprobResult* logprobs[StepInputs::kRingSlots];
   };
   class Carver;

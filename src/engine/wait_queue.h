@@ -2,7 +2,7 @@
 //
 // 1. The lowest level goes first. A request's level is its priority, less one for every kPatience admissions that it
 // has
-//    seen since it came: so an urgent request overtakes, and none waits for ever, whatever comes.
+//    seen: so an urgent request overtakes, and none waits for ever, whatever comes.
 // 2. Within a level those that were preempted go first: they have had their turn.
 // 3. Then clients share fairly, by a virtual token counter (Sheng et al., "Fairness in Serving Large Language Models",
 //    OSDI 2024): the turn is the client's that has been served least. A client is charged for the prompt tokens that it

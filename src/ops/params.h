@@ -283,8 +283,9 @@ struct SampleParams {
   const uint64_t* step_count;           // [1] result slot = step count % 3, as prepare's
   const StepResultHeader* error_state;  // [1]
   StepResultHeader* result_headers[kRingSlots];
-  RowResult* results[kRingSlots];  // [R][samples_per_row] each
-  void* scratch;                   // [R] sort spaces of kRandom: sample_scratch_bytes()
+  RowResult* results[kRingSlots];    // [R][samples_per_row] each
+  int32_t* logits_ends[kRingSlots];  // [R] each: view.logits_start[b + 1], which the host may have planned higher
+  void* scratch;                     // [R] sort spaces of kRandom: sample_scratch_bytes()
   size_t scratch_bytes;
 
   // The logits of sample i of n of batch row b, and what it is drawn from. REQUIRES: i < n, the row has n logits rows.

@@ -45,6 +45,7 @@ BZ_HD inline void finish_row(const SampleParams& p, int64_t row, const RowResult
   const StepView& view = p.view;
   const int32_t per_row = view.samples_per_row;
   RowResult* results = p.results[ring_slot(p.step_count)] + row * per_row;
+  p.logits_ends[ring_slot(p.step_count)][row] = view.logits_start[row + 1];
   int32_t accepted = 0;
   if (samples_live(view, row)) {
     const int32_t table_row = view.row_index[row];

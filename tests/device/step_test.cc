@@ -305,6 +305,8 @@ void run_sample(bool random, int32_t vocab, uint32_t seed) {
     for (int b = 0; b < kRows; ++b) twin.compare(&p.results[i][b].logprob, 1, DType::kF32, 2e-5);
     d.result_headers[i] = twin.there(p.result_headers[i]);
     d.results[i] = twin.there(p.results[i]);
+    p.logits_ends[i] = twin.take<int32_t>(kRows);
+    d.logits_ends[i] = twin.there(p.logits_ends[i]);
   }
   // Scratch is not part of the comparison: each side has its own.
   std::vector<std::byte> scratch(cpu_ops().sample_scratch_bytes(kRows, vocab));

@@ -39,13 +39,14 @@ void draft_by_oracle(const ops::DraftParams& p, device::cpu::Worker& worker) {
     if (ops::num_samples(p.view, p.sample_row, b) == 0) continue;
     const int32_t row = p.view.row_index[b], len = p.row_state[row].num_computed + 1;
     ops::RowDraft& draft = p.drafts[row];
-    draft.count = p.max_tokens;
+    std::minstd_rand random(static_cast<uint32_t>(len * 31 + row + 1));
+    random.discard(3);
+    draft.count =
+        random() % 3 == 0 ? static_cast<int32_t>(random() % static_cast<uint32_t>(p.max_tokens)) : p.max_tokens;
     const std::vector<int32_t>* text = g_oracle.text_of(p.history.row(row), len);
     for (int32_t i = 0; i < draft.count; ++i) {
       const auto at = static_cast<size_t>(len + i);
       const int32_t token = text != nullptr && at < text->size() ? (*text)[at] : 0;
-      std::minstd_rand random(static_cast<uint32_t>((len * 31 + row) * 16 + i + 1));
-      random.discard(3);
       const bool right = random() % 1000 < static_cast<uint32_t>(g_oracle.right * 1000);
       draft.tokens[i] = right ? token : (token + 1) % kVocab;
     }
@@ -164,6 +165,34 @@ TEST_P(Speculation, RequestsThatGoTokenByTokenBesideThoseThatDoNot) {
   alone.num_draft_tokens = 0;
   expected_ = run_requests(*load(alone, GetParam()), requests_, {.at_once = 1});
   EXPECT_GT(expect_same(with_oracle(options(), 0.7), {}).spec_accepted_tokens, 0);
+}
+
+// Rows with fewer drafts than planned stand before rows that are told log probabilities.
+TEST_P(Speculation, LogProbabilitiesStayWithTheirRequest) {
+  (void)load(options(), GetParam());
+  for (size_t i = 1; i < requests_.size(); i += 2) requests_[i].logprobs = 2;
+  const auto logprobs = [this](engine::LoadedModel& model) {
+    Session session(model);
+    for (const engine::Request& r : requests_) session.submit(r);
+    session.finish_all_work();
+    std::vector<std::vector<engine::TokenLogprobs>> all;
+    for (size_t i = 0; i < requests_.size(); ++i) all.push_back(session.logprobs(i));
+    return all;
+  };
+  engine::LoadOptions alone = options();
+  alone.num_draft_tokens = 0;
+  const auto expected = logprobs(*load(alone, GetParam()));
+  const auto speculating = load(with_oracle(options(), 0.7), GetParam());
+  const auto actual = logprobs(*speculating);
+  for (size_t i = 1; i < requests_.size(); i += 2) {
+    ASSERT_EQ(actual[i].size(), expected[i].size());
+    for (size_t t = 0; t < expected[i].size(); ++t) {
+      EXPECT_EQ(actual[i][t].token, expected[i][t].token) << "request " << i << ", output " << t;
+      EXPECT_EQ(actual[i][t].logprob, expected[i][t].logprob);
+      EXPECT_EQ(actual[i][t].top_tokens, expected[i][t].top_tokens);
+    }
+  }
+  EXPECT_GT(speculating->core().stats().spec_accepted_tokens, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Speculation, testing::ValuesIn(available_isas()), isa_test_name);

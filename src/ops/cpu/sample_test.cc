@@ -25,6 +25,7 @@ struct Step {
       sampling.push_back({0.0f, 1.0f, 0, 0.0f, 1});
     }
     for (auto& h : headers) h = Guarded<StepResultHeader>(1, StepResultHeader{0, StepError::kPastReserved, -5});
+    for (auto& e : logits_ends) e = Guarded<int32_t>(static_cast<size_t>(padded), -9);
     for (auto& r : results) r = Guarded<RowResult>(static_cast<size_t>(padded), RowResult{-9, 9});
   }
   float* row(int32_t b) { return logits.data() + b * vocab_; }
@@ -51,6 +52,7 @@ struct Step {
     for (int i = 0; i < SampleParams::kRingSlots; ++i) {
       p.result_headers[i] = headers[i].data();
       p.results[i] = results[i].data();
+      p.logits_ends[i] = logits_ends[i].data();
     }
     Guarded<double> scratch((ops.sample_scratch_bytes(padded_, vocab_) + 7) / 8, std::nan(""));
     p.scratch = scratch.data();
@@ -61,6 +63,8 @@ struct Step {
     history.check("history");
     for (auto& h : headers) h.check("header");
     for (auto& r : results) r.check("results");
+    for (auto& e : logits_ends) e.check("logits ends");
+    for (int32_t b = 0; b < padded_; ++b) EXPECT_EQ(logits_ends[(step_count - 1) % 3][b], logits_start[b + 1]);
     const auto& now = results[(step_count - 1) % 3];
     return {now.data(), now.data() + now.size()};
   }
@@ -76,6 +80,7 @@ struct Step {
   StepResultHeader error{42, StepError::kNone, 0};
   Guarded<StepResultHeader> headers[3];
   Guarded<RowResult> results[3];
+  Guarded<int32_t> logits_ends[3];
 
  private:
   int32_t vocab_, padded_;

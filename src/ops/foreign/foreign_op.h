@@ -1,9 +1,8 @@
 // A kernel that is not ours, made safe for padding. Such a kernel may
 //   (a) leave something in the rows of padding: nothing written, NaN, 0/0 (F12, F13): repaired after it, by zero_rows;
-//   (b) look at bytes that no request owns, and let them into a live row: clamp and mask, whole tiles (F14, F17):
-//   cannot
-//       be repaired, so the kernel is refused. Before it serves it is run on a trial step whose unowned bytes are
-//       poison;
+//   (b) look at bytes that no request owns, and let them into a live row: clamp and mask, whole tiles (F14, F17). That
+//       cannot be repaired: before a kernel serves it is run on a trial step whose unowned bytes are poison, and
+//       refused;
 //   (c) write where nobody should: block 0, free blocks (F01 to F05): found by the same trial, and refused.
 //
 // Owned by one thread. A kernel is admitted once for a device and a shape; then it runs in every step, captured too.

@@ -1,0 +1,121 @@
+// The scheduler's other half: what the results of a step do to its requests.
+#include <algorithm>
+
+#include "base/mutation.h"
+#include "engine/scheduler.h"
+
+namespace bz::engine {
+
+namespace {
+
+TokenLogprobs to_token_logprobs(const ops::LogprobResult& r, int32_t num_top) {
+  TokenLogprobs t{r.token, r.logprob, r.rank, std::min(r.num_top, num_top), {}, {}};
+  std::copy_n(r.top_tokens, t.num_top, t.top_tokens.begin());
+  std::copy_n(r.top_logprobs, t.num_top, t.top_logprobs.begin());
+  return t;
+}
+
+// Results end with what was not sampled or not accepted; a NaN is an answer.
+int32_t num_sampled(std::span<const ops::RowResult> samples) {
+  const auto none = [](const ops::RowResult& r) {
+    return r.token == ops::kTokenNone || r.token == ops::kTokenRejected;
+  };
+  return static_cast<int32_t>(std::find_if(samples.begin(), samples.end(), none) - samples.begin());
+}
+
+// Those of the logits rows that batch row i has.
+std::span<const ops::LogprobResult> logprobs_of(size_t i, std::span<const int32_t> logits_ends,
+                                                std::span<const ops::LogprobResult> logprobs) {
+  if (logprobs.empty()) return {};
+  const auto begin = static_cast<size_t>(i == 0 ? 0 : logits_ends[i - 1]);
+  return logprobs.subspan(begin, static_cast<size_t>(logits_ends[i]) - begin);
+}
+
+}  // namespace
+
+// What the row has in the cache now: the drafts that were not accepted do not count.
+void Scheduler::confirm(RequestState& s, const PlanRow& row, int32_t num_new) {
+  const int32_t rejected = row.num_samples > 0 ? row.num_samples - num_new : 0;
+  s.num_computed -= rejected;
+  s.num_rejected += rejected;
+  s.num_confirmed += row.query_len - rejected;
+  cache_.set_processed(s.row, s.num_confirmed);
+  const size_t known = std::min(s.tokens.size(), static_cast<size_t>(s.num_confirmed));
+  cache_.publish(s.row, {std::span(s.tokens).first(known)}, row.num_samples <= 1);
+}
+
+void Scheduler::count_drafts(std::span<const ops::RowResult> samples, int32_t num_new) {
+  int32_t drafted = num_new - 1;
+  for (const ops::RowResult& r : samples) drafted += r.token == ops::kTokenRejected ? 1 : 0;
+  if (drafted == 0) return;  // the device had none
+  ++counters_.num_drafts;
+  counters_.draft_tokens += drafted;
+  counters_.accepted_tokens += num_new - 1;
+  for (int32_t i = 0; i + 1 < num_new; ++i) ++counters_.accepted_by_place[static_cast<size_t>(i)];
+}
+
+void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results,
+                        std::span<const int32_t> logits_ends, std::span<const ops::LogprobResult> logprobs) {
+  const auto per_row = static_cast<size_t>(1 + cache_.config().num_spec);
+  BZ_CHECK_GE(results.size(), plan.rows.size() * per_row);
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    if (row.query_len > 1 && row.num_samples <= 1) counters_.prompt_tokens += row.query_len;
+    const auto it = by_id_.find(row.request);
+    if (it == by_id_.end()) continue;  // ended meanwhile: a surplus token
+    RequestState& s = *it->second;
+    const auto samples = results.subspan(i * per_row, per_row);
+    const int32_t num_new = num_sampled(samples);
+    if (row.num_samples > 1) count_drafts(samples, num_new);
+    if (s.row == row.row) confirm(s, row, num_new);  // not preempted since
+    const auto own_logprobs = logprobs_of(i, logits_ends, logprobs);
+    if (s.scores_prompt()) accept_prompt_logprobs(s, row, own_logprobs);
+    if (row.num_samples > 0) s.num_pending -= row.num_samples;
+    for (const ops::RowResult& sample : samples.first(static_cast<size_t>(num_new))) {
+      if (s.output.finished) break;
+      accept_token(s, sample, s.request.logprobs >= 0 ? &own_logprobs.back() : nullptr);
+    }
+    if (row.num_samples > 0 || s.output.finished) deliver(s);
+  }
+  drop_finished();
+}
+
+namespace {
+
+constexpr const char* kNanError = "the model's logits are not numbers (NaN)";
+
+}  // namespace
+
+// A preempted request scores its prompt again: what it has said already is not said twice.
+void Scheduler::accept_prompt_logprobs(RequestState& s, const PlanRow& row,
+                                       std::span<const ops::LogprobResult> logprobs) {
+  int32_t position = row.max_seq_len - row.num_logits;  // of the token whose logits they are
+  for (const ops::LogprobResult& r : logprobs) {
+    if (!s.scores_prompt() || position++ != s.num_prompt_logprobs) continue;
+    if (r.token < 0) return finish(s, FinishReason::kError, kNanError);
+    s.output.prompt_logprobs.push_back(to_token_logprobs(r, s.request.prompt_logprobs));
+    ++s.num_prompt_logprobs;
+  }
+}
+
+void Scheduler::accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs) {
+  if (result.token < 0 && !mutated(Mutation::kNanIsAToken)) {
+    return finish(s, FinishReason::kError, kNanError);  // ENG-1: this request alone
+  }
+  ++counters_.generation_tokens;
+  WaitQueue::charge(s, WaitQueue::kOutputCost);
+  const auto is = [&](const std::vector<int32_t>& ids) {
+    return std::find(ids.begin(), ids.end(), result.token) != ids.end();
+  };
+  if ((!s.request.ignore_eos && is(config_.end_token_ids)) || is(s.request.stop_token_ids)) {
+    finish(s, FinishReason::kStop);
+    return;
+  }
+  s.tokens.push_back(result.token);
+  s.output.tokens.push_back(result.token);
+  s.output.token_logprobs.push_back(result.logprob);
+  if (logprobs != nullptr) s.output.logprobs.push_back(to_token_logprobs(*logprobs, s.request.logprobs));
+  if (s.num_outputs() == s.request.max_tokens) finish(s, FinishReason::kLength);
+}
+
+}  // namespace bz::engine
