@@ -42,6 +42,8 @@ nlohmann::ordered_json to_json(const sim::SimReport& total, const SimOptions& o,
           {"cancelled", total.cancelled},
           {"preempted", total.preempted},
           {"prefix_hit_tokens", total.prefix_hit_tokens},
+          {"draft_tokens", total.draft_tokens},
+          {"accepted_tokens", total.accepted_tokens},
           {"seconds", seconds}};
 }
 
@@ -54,9 +56,9 @@ void print(const sim::SimReport& total, const SimOptions& o, int64_t steps, doub
   std::printf(
       "%s\n",
       fmt::format("{} seeds, {} steps: {} requests, {} forks, {} tokens, {} cancelled, {} preempted, {} too large, "
-                  "{} prompt tokens from the prefix cache; nothing wrong, in {:.1f} s",
+                  "{} prompt tokens from the prefix cache, {} of {} drafts accepted; nothing wrong, in {:.1f} s",
                   o.seeds, steps, total.requests, total.forks, total.tokens, total.cancelled, total.preempted,
-                  total.refused, total.prefix_hit_tokens, seconds)
+                  total.refused, total.prefix_hit_tokens, total.accepted_tokens, total.draft_tokens, seconds)
           .c_str());
 }
 

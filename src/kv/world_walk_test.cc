@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "kv/cache_world.h"
+#include "kv/group_specs.h"
 
 namespace bz::kv {
 namespace {
@@ -12,46 +13,6 @@ uint64_t next(uint64_t& state) {
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return z ^ z >> 31;
-}
-
-GroupSpec group(CacheKind kind, int32_t block_size) {
-  GroupSpec g;
-  g.kind = kind;
-  g.block_size = block_size;
-  return g;
-}
-GroupSpec window(CacheKind kind, int32_t block_size, int32_t tokens) {
-  GroupSpec g = group(kind, block_size);
-  g.window = tokens;
-  return g;
-}
-GroupSpec ring(int32_t ratio, int32_t capacity, bool overlap) {
-  GroupSpec g = group(CacheKind::kRing, capacity);
-  g.ratio = ratio;
-  g.snapshot = overlap;
-  return g;
-}
-GroupSpec state() {
-  GroupSpec g = group(CacheKind::kState, 1);
-  g.snapshot = true;
-  return g;
-}
-GroupSpec compressed_group(int32_t ratio, int32_t block_size) {
-  GroupSpec g = group(CacheKind::kCompressed, block_size);
-  g.ratio = ratio;
-  return g;
-}
-GroupSpec sink(int32_t block_size, int32_t tokens) {
-  GroupSpec g = group(CacheKind::kSink, block_size);
-  g.sink_tokens = tokens;
-  return g;
-}
-GroupSpec context_parallel(int32_t block_size, int32_t world, int32_t rank, int32_t interleave) {
-  GroupSpec g = group(CacheKind::kFull, block_size);
-  g.cp_world = world;
-  g.cp_rank = rank;
-  g.cp_interleave = interleave;
-  return g;
 }
 
 CacheConfig config_of(std::vector<GroupSpec> groups, int32_t num_spec = 0) {
@@ -73,32 +34,35 @@ CacheConfig config_of(std::vector<GroupSpec> groups, int32_t num_spec = 0) {
 
 std::vector<NamedConfig> world_configs() {
   std::vector<NamedConfig> all;
-  all.push_back({"full", config_of({group(CacheKind::kFull, 4)})});
+  all.push_back({"full", config_of({group_spec(CacheKind::kFull, 4)})});
+  all.push_back({"gemma: full and window",
+                 config_of({group_spec(CacheKind::kFull, 8), window_spec(CacheKind::kSlidingWindow, 4, 6)})});
+  all.push_back({"full and chunked local",
+                 config_of({group_spec(CacheKind::kFull, 4), window_spec(CacheKind::kChunkedLocal, 4, 8)})});
   all.push_back(
-      {"gemma: full and window", config_of({group(CacheKind::kFull, 8), window(CacheKind::kSlidingWindow, 4, 6)})});
-  all.push_back(
-      {"full and chunked local", config_of({group(CacheKind::kFull, 4), window(CacheKind::kChunkedLocal, 4, 8)})});
-  all.push_back(
-      {"v4.1: window, compressed, ring", config_of({window(CacheKind::kSlidingWindow, 4, 6), compressed_group(2, 4),
-                                                    compressed_group(1, 4), ring(2, compressor_ring_v41(2), false)},
+      {"v4.1: window, compressed, ring", config_of({window_spec(CacheKind::kSlidingWindow, 4, 6), compressed_spec(2, 4),
+                                                    compressed_spec(1, 4), ring_spec(2, compressor_ring_v41(2), false)},
                                                    2)});
+  all.push_back({"v4: window, two ratios, overlapping ring",
+                 config_of({window_spec(CacheKind::kSlidingWindow, 4, 5), compressed_spec(4, 2), compressed_spec(8, 1),
+                            ring_spec(4, compressor_ring_v4(4, true, 1), true),
+                            ring_spec(8, compressor_ring_v4(8, false, 1), false)},
+                           1)});
+  all.push_back({"glm: latent, pooled, tail, state", config_of({group_spec(CacheKind::kFull, 8), compressed_spec(4, 2),
+                                                                ring_spec(4, pool_ring(4, 2), false), state_spec()},
+                                                               2)});
   all.push_back(
-      {"v4: window, two ratios, overlapping ring",
-       config_of({window(CacheKind::kSlidingWindow, 4, 5), compressed_group(4, 2), compressed_group(8, 1),
-                  ring(4, compressor_ring_v4(4, true, 1), true), ring(8, compressor_ring_v4(8, false, 1), false)},
+      {"qwen4: full, ring, states",
+       config_of({group_spec(CacheKind::kFull, 8), ring_spec(4, qsa_ring(4, 1, 8), false), state_spec(), state_spec()},
                  1)});
+  all.push_back({"a ring that does not divide the blocks",
+                 config_of({group_spec(CacheKind::kFull, 3), ring_spec(2, 4, false)}, 1)});
+  all.push_back({"states alone", config_of({state_spec(), state_spec()}, 3)});
+  all.push_back({"cross and sink", config_of({sink_spec(4, 6), group_spec(CacheKind::kCross, 4)})});
   all.push_back(
-      {"glm: latent, pooled, tail, state",
-       config_of({group(CacheKind::kFull, 8), compressed_group(4, 2), ring(4, pool_ring(4, 2), false), state()}, 2)});
-  all.push_back({"qwen4: full, ring, states",
-                 config_of({group(CacheKind::kFull, 8), ring(4, qsa_ring(4, 1, 8), false), state(), state()}, 1)});
-  all.push_back(
-      {"a ring that does not divide the blocks", config_of({group(CacheKind::kFull, 3), ring(2, 4, false)}, 1)});
-  all.push_back({"states alone", config_of({state(), state()}, 3)});
-  all.push_back({"cross and sink", config_of({sink(4, 6), group(CacheKind::kCross, 4)})});
-  all.push_back({"context parallel", config_of({context_parallel(4, 2, 1, 2), context_parallel(4, 2, 0, 1)})});
+      {"context parallel", config_of({context_parallel_spec(4, 2, 1, 2), context_parallel_spec(4, 2, 0, 1)})});
   all.push_back({"a small cache: full and window",
-                 config_of({group(CacheKind::kFull, 4), window(CacheKind::kSlidingWindow, 4, 6)})});
+                 config_of({group_spec(CacheKind::kFull, 4), window_spec(CacheKind::kSlidingWindow, 4, 6)})});
   all.back().config.num_blocks = 11;
   for (NamedConfig& n : all) {
     if (n.config.groups.back().kind == CacheKind::kCross) n.config.max_encoder_tokens = 6;

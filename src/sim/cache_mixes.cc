@@ -1,50 +1,16 @@
 #include "sim/cache_mixes.h"
 
+#include "kv/group_specs.h"
+
 namespace bz::sim {
 namespace {
 
 using kv::CacheKind;
 using kv::GroupSpec;
 
-GroupSpec group(CacheKind kind, int32_t block_size) {
-  GroupSpec g;
-  g.kind = kind;
-  g.block_size = block_size;
-  return g;
-}
-GroupSpec full(int32_t block_size) { return group(CacheKind::kFull, block_size); }
-GroupSpec window(CacheKind kind, int32_t block_size, int32_t tokens) {
-  GroupSpec g = group(kind, block_size);
-  g.window = tokens;
-  return g;
-}
-GroupSpec compressed(int32_t ratio, int32_t block_size) {
-  GroupSpec g = group(CacheKind::kCompressed, block_size);
-  g.ratio = ratio;
-  return g;
-}
-GroupSpec ring(int32_t ratio, int32_t capacity, bool overlap) {
-  GroupSpec g = group(CacheKind::kRing, capacity);
-  g.ratio = ratio;
-  g.snapshot = overlap;
-  return g;
-}
-GroupSpec state() {
-  GroupSpec g = group(CacheKind::kState, 1);
-  g.snapshot = true;
-  return g;
-}
-GroupSpec sink(int32_t block_size, int32_t tokens) {
-  GroupSpec g = group(CacheKind::kSink, block_size);
-  g.sink_tokens = tokens;
-  return g;
-}
+GroupSpec full(int32_t block_size) { return kv::group_spec(CacheKind::kFull, block_size); }
 GroupSpec context_parallel(int32_t block_size, int32_t rank) {
-  GroupSpec g = full(block_size);
-  g.cp_world = 2;
-  g.cp_rank = rank;
-  g.cp_interleave = 2;
-  return g;
+  return kv::context_parallel_spec(block_size, 2, rank, 2);
 }
 
 }  // namespace
@@ -52,22 +18,24 @@ GroupSpec context_parallel(int32_t block_size, int32_t rank) {
 const std::vector<CacheMix>& cache_mixes() {
   static const std::vector<CacheMix> kMixes = {
       {"full", {full(4)}},
-      {"full and window", {full(8), window(CacheKind::kSlidingWindow, 4, 6)}},
-      {"full and chunked local", {full(4), window(CacheKind::kChunkedLocal, 4, 8)}},
+      {"full and window", {full(8), kv::window_spec(CacheKind::kSlidingWindow, 4, 6)}},
+      {"full and chunked local", {full(4), kv::window_spec(CacheKind::kChunkedLocal, 4, 8)}},
       {"window, compressed, ring",
-       {window(CacheKind::kSlidingWindow, 4, 6), compressed(2, 4), compressed(1, 4), ring(2, 8, false)}},
+       {kv::window_spec(CacheKind::kSlidingWindow, 4, 6), kv::compressed_spec(2, 4), kv::compressed_spec(1, 4),
+        kv::ring_spec(2, 8, false)}},
       {"window, two ratios, overlapping ring",
-       {window(CacheKind::kSlidingWindow, 4, 5), compressed(4, 2), compressed(8, 1), ring(4, 9, true),
-        ring(8, 9, false)}},
-      {"full, pooled, tail, state", {full(8), compressed(4, 2), ring(4, 8, false), state()}},
-      {"full, ring, two states", {full(8), ring(4, 8, false), state(), state()}},
-      {"a ring that does not divide the blocks", {full(3), ring(2, 4, false)}},
+       {kv::window_spec(CacheKind::kSlidingWindow, 4, 5), kv::compressed_spec(4, 2), kv::compressed_spec(8, 1),
+        kv::ring_spec(4, 9, true), kv::ring_spec(8, 9, false)}},
+      {"full, pooled, tail, state", {full(8), kv::compressed_spec(4, 2), kv::ring_spec(4, 8, false), kv::state_spec()}},
+      {"full, ring, two states", {full(8), kv::ring_spec(4, 8, false), kv::state_spec(), kv::state_spec()}},
+      {"a ring that does not divide the blocks", {full(3), kv::ring_spec(2, 4, false)}},
       // Without an encoder the cross group stays empty beside the others.
-      {"sink and cross", {sink(4, 6), group(CacheKind::kCross, 4)}},
+      {"sink and cross", {kv::sink_spec(4, 6), kv::group_spec(CacheKind::kCross, 4)}},
       {"context parallel", {context_parallel(4, 0), context_parallel(4, 1)}},
       {"every kind",
-       {full(8), window(CacheKind::kSlidingWindow, 4, 6), window(CacheKind::kChunkedLocal, 4, 8), compressed(4, 2),
-        ring(4, 8, false), state(), group(CacheKind::kCross, 4), sink(4, 6)}},
+       {full(8), kv::window_spec(CacheKind::kSlidingWindow, 4, 6), kv::window_spec(CacheKind::kChunkedLocal, 4, 8),
+        kv::compressed_spec(4, 2), kv::ring_spec(4, 8, false), kv::state_spec(), kv::group_spec(CacheKind::kCross, 4),
+        kv::sink_spec(4, 6)}},
   };
   return kMixes;
 }

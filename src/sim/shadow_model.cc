@@ -14,6 +14,8 @@ struct ShadowParams {
   ops::StepView view;
 };
 
+constexpr uint64_t kRejected = 0xbad0bad0bad0bad0u;  // the entry of a draft: nobody may see it
+
 }  // namespace
 
 ShadowModel::ShadowModel(std::vector<kv::GroupSpec> groups, int32_t vocab_size, int32_t max_model_len)
@@ -66,20 +68,26 @@ void ShadowModel::run_row(const ops::StepView& view, int32_t b) {
   const int32_t first = view.query_start[b], count = view.query_start[b + 1] - first;
   const auto found = requests_.find(sampling_[b].seed);
   if (found == requests_.end()) return fail("batch row {} belongs to no request", b);
-  const Row row{kv::RowId(view.row_index[b]), first, view.seq_len[b] - count, view.seq_len[b], &found->second};
+  Row row{kv::RowId(view.row_index[b]), first, view.seq_len[b] - count, view.seq_len[b], 0, &found->second};
   // It ended while change plans went ahead of its step: nobody wants the token.
   if (row.table_row == kv::kNullRow && row.known->client->finished()) return;
   if (row.table_row == kv::kNullRow) return fail("batch row {} is live but names the null row", b);
-  if (row.start < 0 || row.end > static_cast<int32_t>(row.known->tokens().size())) {
-    return fail("row {} is at tokens {} to {} of {}", row.table_row.value(), row.start, row.end,
-                row.known->tokens().size());
+  const auto num_known = static_cast<int32_t>(row.known->tokens().size());
+  if (row.start < 0 || row.start >= num_known) {
+    return fail("row {} is at tokens {} to {} of {}", row.table_row.value(), row.start, row.end, num_known);
   }
-  for (int32_t i = 0; i < count; ++i) {
-    const int32_t token = view.token_ids[first + i], want = row.known->tokens()[static_cast<size_t>(row.start + i)];
-    if (token != want || view.positions[first + i] != row.start + i) {
-      fail("row {} position {}: token {} at position {}, should be {}", row.table_row.value(), row.start + i, token,
-           view.positions[first + i], want);
-    }
+  row.known_end = row.start;
+  const auto is_known = [&](int32_t position) {
+    const int32_t t = first + position - row.start;
+    return position < num_known && view.positions[t] == position &&
+           view.token_ids[t] == row.known->tokens()[static_cast<size_t>(position)];
+  };
+  while (row.known_end < row.end && is_known(row.known_end)) ++row.known_end;
+  // Of several tokens that are sampled after, all but the first are drafts (speculation).
+  if (row.known_end < row.end && (sample_row_[b] <= 1 || row.known_end == row.start)) {
+    const int32_t t = first + row.known_end - row.start;
+    fail("row {} position {}: token {} at position {} is not the row's", row.table_row.value(), row.known_end,
+         view.token_ids[t], view.positions[t]);
   }
   for (size_t g = 0; g < groups_.size(); ++g) run_group(view.groups[g], groups_[g], row);
 }
@@ -97,7 +105,7 @@ void ShadowModel::run_group(const ops::GroupStep& group, const kv::GroupSpec& sp
   }
   write(group, spec, row);
   const bool sees_all = kv::slot_form(spec.kind) != kv::SlotForm::kWindowed;  // what the last query sees has it all
-  for (int32_t p = sees_all ? row.end - 1 : row.start; p < row.end; ++p) check_reads(g, spec, row, p);
+  for (int32_t p = sees_all ? row.known_end - 1 : row.start; p < row.known_end; ++p) check_reads(g, spec, row, p);
 }
 
 void ShadowModel::write(const ops::GroupStep& group, const kv::GroupSpec& spec, const Row& row) {
@@ -114,7 +122,8 @@ void ShadowModel::write(const ops::GroupStep& group, const kv::GroupSpec& spec, 
     if (elsewhere) continue;
     const auto block = static_cast<int32_t>(slot.value() / spec.block_size);
     if (block == 0) return fail("row {} writes into the null block", row.table_row.value());
-    cell(block, static_cast<int32_t>(slot.value() % spec.block_size)) = row.known->contents[static_cast<size_t>(p)];
+    cell(block, static_cast<int32_t>(slot.value() % spec.block_size)) =
+        p < row.known_end ? row.known->contents[static_cast<size_t>(p)] : kRejected;
   }
 }
 

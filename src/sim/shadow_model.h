@@ -22,10 +22,11 @@ class ShadowModel final : public models::Model {
  public:
   ShadowModel(std::vector<kv::GroupSpec> groups, int32_t vocab_size, int32_t max_model_len);
 
-  // Where prepare puts the batch rows' sampling parameters, and the slabs, whose bytes block copies move (KV-6). Before
-  // the first step.
-  void set_memory(const ops::RowSampling* sampling, const device::SlabMemory& slabs) {
-    sampling_ = sampling;
+  // What prepare says of how the batch rows sample, and the slabs, whose bytes block copies move (KV-6). Before the
+  // first step.
+  void set_memory(const ops::SampleParams& sample, const device::SlabMemory& slabs) {
+    sampling_ = sample.sampling;
+    sample_row_ = sample.sample_row;
     slabs_ = &slabs;
   }
   // A request that may run from now on. Until forget() its rows are known by its seed.
@@ -54,6 +55,7 @@ class ShadowModel final : public models::Model {
     int32_t first_token;  // index into the step's tokens
     int32_t start;        // position of that token
     int32_t end;          // the row's length after the step
+    int32_t known_end;    // from here on its tokens are drafts that will be rejected
     const Known* known;
   };
 
@@ -75,6 +77,7 @@ class ShadowModel final : public models::Model {
   int32_t vocab_size_;
   int32_t max_model_len_;
   const ops::RowSampling* sampling_ = nullptr;
+  const int32_t* sample_row_ = nullptr;
   const device::SlabMemory* slabs_ = nullptr;
   std::unordered_map<uint64_t, Known> requests_;
   std::string error_;

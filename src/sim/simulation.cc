@@ -39,11 +39,19 @@ struct Setting {
   int32_t dummy_percent = 0;
 
   std::string words() const {
-    return fmt::format("cache of {} ({} blocks, prefix cache {}), {} requests and {} tokens a step, {} in flight",
-                       mix->name, num_blocks, cache.prefix_cache ? "on" : "off", scheduler.max_num_seqs,
-                       scheduler.max_num_batched_tokens, max_in_flight);
+    return fmt::format(
+        "cache of {} ({} blocks, prefix cache {}), {} requests, {} tokens and {} drafts a step, {} in flight",
+        mix->name, num_blocks, cache.prefix_cache ? "on" : "off", scheduler.max_num_seqs,
+        scheduler.max_num_batched_tokens, cache.num_spec, max_in_flight);
   }
 };
+
+// The rings here have no room for drafts (RING-1), and the shadow keeps one state of a row.
+bool drafts_fit(const CacheMix& mix) {
+  return std::none_of(mix.groups.begin(), mix.groups.end(), [](const kv::GroupSpec& g) {
+    return g.kind == kv::CacheKind::kRing || g.kind == kv::CacheKind::kState;
+  });
+}
 
 Setting choose_setting(uint64_t seed) {
   Random random(seed);
@@ -72,6 +80,8 @@ Setting choose_setting(uint64_t seed) {
   s.cache.prefix_cache = random.chance(75);
   s.cache.hash_key = random.next();
   if (random.chance(10)) s.cache.digest = everything_collides;  // costs time, never a wrong hit (KV-3)
+
+  if (drafts_fit(*s.mix) && random.chance(50)) s.cache.num_spec = random.between(1, 4);
 
   s.runner.cache = s.cache;
 
@@ -103,7 +113,7 @@ class Simulation {
         runner_(must(engine::GraphRunner::create(*device_, *must(ops::op_table_for(device::DeviceKind::kNull)), model_,
                                                  layout_of(*setting.mix, setting.num_blocks), setting.runner))),
         core_(*runner_, setting.scheduler, setting.cache, nullptr) {
-    model_.set_memory(runner_->memory().sample_params({}).sampling, runner_->slabs());
+    model_.set_memory(runner_->memory().sample_params({}), runner_->slabs());
     core_.set_max_in_flight(setting.max_in_flight);
   }
 
@@ -135,6 +145,8 @@ class Simulation {
     SimReport r = report_;
     const engine::Scheduler::Counters& c = core_.scheduler().counters();
     r.preempted = c.preempted;
+    r.draft_tokens = c.draft_tokens;
+    r.accepted_tokens = c.accepted_tokens;
     r.prefix_hit_tokens = c.prefix_hit_tokens;
     r.setting = setting_.words();
     return r;
@@ -251,6 +263,8 @@ SimReport& SimReport::operator+=(const SimReport& other) {
   cancelled += other.cancelled;
   forks += other.forks;
   preempted += other.preempted;
+  draft_tokens += other.draft_tokens;
+  accepted_tokens += other.accepted_tokens;
   prefix_hit_tokens += other.prefix_hit_tokens;
   return *this;
 }

@@ -20,6 +20,8 @@ struct SimReport {
   int64_t cancelled = 0;
   int64_t preempted = 0;
   int64_t prefix_hit_tokens = 0;
+  int64_t draft_tokens = 0;     // verified
+  int64_t accepted_tokens = 0;  // of them
 
   SimReport& operator+=(const SimReport& other);
 };

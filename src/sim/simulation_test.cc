@@ -32,6 +32,8 @@ TEST(Simulation, NothingGoesWrong) {
   EXPECT_GT(total.refused, 500);
   EXPECT_GT(total.prefix_hit_tokens, 1000);
   EXPECT_GT(total.forks, 500);
+  EXPECT_GT(total.accepted_tokens, 1000);
+  EXPECT_GT(total.draft_tokens, total.accepted_tokens + 1000);
 }
 
 TEST(Simulation, ASeedIsTheSameRunEveryTime) {
