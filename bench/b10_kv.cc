@@ -15,10 +15,8 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <new>
 #include <numeric>
 #include <random>
 #include <string>
@@ -27,19 +25,9 @@
 #include <fmt/format.h>
 #include <openssl/sha.h>
 
+#include "heap_count.h"
 #include "kv/cache_manager.h"
 #include "kv_floors.h"
-
-namespace {
-int64_t g_heap_allocations = 0;
-}
-void* operator new(std::size_t bytes) {
-  ++g_heap_allocations;
-  if (void* p = std::malloc(bytes)) return p;
-  std::abort();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace bz {
 namespace {
@@ -320,9 +308,9 @@ int run(int argc, char** argv) {
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < arms.size(); ++i) {
       Arm& a = arms[round % 2 == 0 ? i : arms.size() - 1 - i];
-      const int64_t before = g_heap_allocations;
+      const int64_t before = bench::num_heap_allocations();
       const double figure = a.run();
-      a.heap = g_heap_allocations - before;
+      a.heap = bench::num_heap_allocations() - before;
       a.figures.push_back(figure);
     }
   }
