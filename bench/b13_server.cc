@@ -1,6 +1,7 @@
 // B13: what streaming costs the server, with an engine that costs nothing.
 //
 //   b13_server serve [--step-us N]        our server over a mock engine, on a free port (printed); ends with its stdin
+//   b13_server least [--step-us N]        the floor of it (least_server.h), for answers of 400 tokens
 //   b13_server load --port P --path /v1/completions --streams S --tokens T --seconds X
 //                                         S connections that ask for T tokens each, again and again; prints JSON
 //   b13_server get --port P --path /v1/models --streams S --seconds X
@@ -21,6 +22,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "least_server.h"
 #include "loadgen/http_stream.h"
 #include "server/mock_engine.h"
 #include "server/server.h"
@@ -46,6 +48,14 @@ int serve(int step_us) {
   }
   server->begin_drain(std::chrono::milliseconds(0));
   io.join();
+  return 0;
+}
+
+int serve_least(int step_us, int tokens) {
+  bench::LeastServer server{std::chrono::microseconds(step_us), tokens};
+  std::printf("%d\n", server.port());
+  std::fflush(stdout);
+  server.run();
   return 0;
 }
 
@@ -160,8 +170,10 @@ int main(int argc, char** argv) {
   CLI::App app("B13: the server over a mock engine, and its client");
   app.require_subcommand(1);
   int step_us = 1000;
-  CLI::App* serve = app.add_subcommand("serve");
-  serve->add_option("--step-us", step_us, "a token for every running request each so many microseconds");
+  for (const char* name : {"serve", "least"}) {
+    CLI::App* server = app.add_subcommand(name);
+    server->add_option("--step-us", step_us, "a token for every running request each so many microseconds");
+  }
   bz::LoadOptions o;
   for (const char* name : {"load", "get"}) {
     CLI::App* client = app.add_subcommand(name);
@@ -172,7 +184,8 @@ int main(int argc, char** argv) {
     client->add_option("--seconds", o.seconds);
   }
   CLI11_PARSE(app, argc, argv);
-  if (serve->parsed()) return bz::serve(step_us);
+  if (app.got_subcommand("serve")) return bz::serve(step_us);
+  if (app.got_subcommand("least")) return bz::serve_least(step_us, o.tokens);
   if (app.got_subcommand("get")) o.tokens = 0;
   return bz::load(o);
 }
