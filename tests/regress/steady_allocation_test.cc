@@ -48,33 +48,39 @@ class SteadyAllocation : public testing::TestWithParam<std::string> {
  protected:
   SteadyAllocation() : file_(quantized_tiny()) {}
 
-  // Allocations of 80 decode steps of five requests, which fill several blocks each on the way.
-  int64_t allocations(float temperature, int32_t in_flight, bool prefix_caching) {
+  engine::LoadOptions steady_options() const {
     engine::LoadOptions o = test_options(file_.path());
     o.device.num_threads = 2;
     o.max_num_seqs = 8;
     o.block_size = 16;
-    o.prefix_caching = prefix_caching;
+    return o;
+  }
+  // Five requests of different lengths.
+  static std::vector<engine::Request> requests(float temperature) {
+    std::vector<engine::Request> all(5);
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i].prompt.assign(10 * (i + 1), static_cast<int32_t>(i + 1));
+      all[i].max_tokens = 500;
+      all[i].ignore_eos = true;
+      all[i].sampling.temperature = temperature;
+      all[i].sampling.seed = i;
+    }
+    return all;
+  }
+  // Allocations of 80 decode steps, in which rows fill several blocks each.
+  int64_t allocations(const engine::LoadOptions& o, const std::vector<engine::Request>& requests, int32_t in_flight) {
     const auto model = load(o, GetParam());
     engine::EngineCore& core = model->core();
     core.set_max_in_flight(in_flight);
     const auto sink = std::make_shared<CountTokens>();
-    for (uint64_t i = 1; i <= 5; ++i) {
-      engine::Request r;
-      r.prompt.assign(10 * i, static_cast<int32_t>(i));
-      r.max_tokens = 200;
-      r.ignore_eos = true;
-      r.sampling.temperature = temperature;
-      r.sampling.seed = i;
-      core.add(engine::RequestId(i), r, sink);
-    }
+    for (size_t i = 0; i < requests.size(); ++i) core.add(engine::RequestId(i + 1), requests[i], sink);
     for (int i = 0; i < 20; ++i) core.step();  // prefill, capture
     const size_t tokens_before = sink->tokens;
     g_allocations = 0;
     g_counting = true;
     for (int i = 0; i < 80; ++i) core.step();
     g_counting = false;
-    EXPECT_EQ(sink->tokens - tokens_before, 80u * 5u);
+    EXPECT_GE(sink->tokens - tokens_before, 80u * requests.size());
     core.finish_all(engine::FinishReason::kCancelled);
     return g_allocations;
   }
@@ -83,9 +89,23 @@ class SteadyAllocation : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(SteadyAllocation, NoneInDecodeSteps) {
-  EXPECT_EQ(allocations(0.0f, 1, false), 0);
-  EXPECT_EQ(allocations(0.0f, 2, true), 0);
-  EXPECT_EQ(allocations(0.8f, 2, true), 0);
+  engine::LoadOptions o = steady_options();
+  EXPECT_EQ(allocations(o, requests(0.0f), 1), 0);
+  o.prefix_caching = true;
+  EXPECT_EQ(allocations(o, requests(0.0f), 2), 0);
+  EXPECT_EQ(allocations(o, requests(0.8f), 2), 0);
+}
+
+TEST_P(SteadyAllocation, NoneWithPenaltiesAndLogProbabilities) {
+  std::vector<engine::Request> all = requests(0.8f);
+  ask_for_everything(all, 320);
+  EXPECT_EQ(allocations(steady_options(), all, 2), 0);
+}
+
+TEST_P(SteadyAllocation, NoneWithSpeculation) {
+  engine::LoadOptions o = steady_options();
+  o.num_draft_tokens = 4;
+  EXPECT_EQ(allocations(o, requests(0.0f), 2), 0);
 }
 
 TEST(AllocationHook, CountsWhatAnyoneAllocates) {
