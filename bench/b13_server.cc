@@ -33,7 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int serve(int step_us) {
-  const auto tokenizer = server::byte_tokenizer();
+  const auto tokenizer = formats::byte_tokenizer();
   server::MockEngine engine{std::chrono::microseconds(step_us)};
   server::ServerOptions options;
   options.http.port = 0;

@@ -5,29 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "formats/byte_alphabet.h"
-#include "formats/gguf_writer.h"
+#include "formats/byte_tokenizer.h"
 
 namespace bz::engine {
 namespace {
-
-// Token id = byte; 256 is a control token.
-std::unique_ptr<formats::Tokenizer> byte_tokenizer() {
-  std::vector<std::string> tokens{formats::byte_alphabet().begin(), formats::byte_alphabet().end()};
-  std::vector<int32_t> types(256, 1);
-  tokens.push_back("<|end|>");
-  types.push_back(static_cast<int32_t>(formats::TokenType::kControl));
-  formats::GgufWriter w;
-  w.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "gpt-2");
-  w.add("tokenizer.ggml.tokens", tokens).add("tokenizer.ggml.token_type", types);
-  w.add("tokenizer.ggml.merges", std::vector<std::string>{});
-  const auto bytes = w.bytes();
-  auto file = formats::GgufFile::parse(bytes, "bytes.gguf");
-  BZ_CHECK_MSG(file.ok(), "{}", file.status().message());
-  auto tokenizer = formats::load_tokenizer(*file);
-  BZ_CHECK_MSG(tokenizer.ok(), "{}", tokenizer.status().message());
-  return std::move(tokenizer).value();
-}
 
 struct Streamed {
   std::vector<std::string> deltas;  // after each push, then after finish
@@ -42,7 +23,7 @@ struct Streamed {
 
 // Pushes `text` in pieces of `piece` bytes.
 Streamed stream(std::string_view text, std::vector<std::string> stops, size_t piece) {
-  static const auto tokenizer = byte_tokenizer();
+  static const auto tokenizer = formats::byte_tokenizer();
   TextStream s(*tokenizer, std::move(stops));
   Streamed out;
   for (size_t at = 0; at < text.size() && !s.stopped(); at += piece) {
@@ -73,7 +54,7 @@ TEST(TextStream, ABrokenCharacterAtTheEndIsReplaced) {
 }
 
 TEST(TextStream, ControlTokensShowNothing) {
-  const auto tokenizer = byte_tokenizer();
+  const auto tokenizer = formats::byte_tokenizer();
   TextStream s(*tokenizer, {});
   std::string out;
   const std::vector<int32_t> tokens{256};
@@ -90,7 +71,7 @@ TEST(TextStream, AStopStringAcrossTokensNeverComesOut) {
 
 // min_tokens: neither a stop string inside the first tokens nor one that begins there stops.
 TEST(TextStream, TheFirstTokensAreNotSearched) {
-  const auto tokenizer = byte_tokenizer();
+  const auto tokenizer = formats::byte_tokenizer();
   TextStream s(*tokenizer, {"ab"}, true, 3);
   std::string out;
   for (const char c : std::string("abababab")) {
@@ -130,7 +111,7 @@ TEST(TextStream, AStopStringMayEndInsideWhatATokenAdds) {
 }
 
 TEST(TextStream, NothingComesAfterTheStop) {
-  const auto tokenizer = byte_tokenizer();
+  const auto tokenizer = formats::byte_tokenizer();
   TextStream s(*tokenizer, {"b"});
   std::string out;
   s.push(tokenizer->encode("abc"), out);

@@ -18,37 +18,16 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
-#include "formats/byte_alphabet.h"
-#include "formats/gguf_writer.h"
-#include "formats/tokenizer.h"
+#include "formats/byte_tokenizer.h"
 
 namespace bz::server {
 
-// Token id = byte for printable ASCII and all else; <|end|> ends a text and is kEndToken.
-inline constexpr int32_t kEndToken = 256;
 inline constexpr float kLogprob = -0.5f;  // of every token
-inline std::unique_ptr<formats::Tokenizer> byte_tokenizer() {
-  std::vector<std::string> tokens{formats::byte_alphabet().begin(), formats::byte_alphabet().end()};
-  std::vector<int32_t> types(256, 1);
-  tokens.push_back("<|end|>");
-  types.push_back(static_cast<int32_t>(formats::TokenType::kControl));
-  formats::GgufWriter w;
-  w.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", "gpt-2");
-  w.add("tokenizer.ggml.tokens", tokens).add("tokenizer.ggml.token_type", types);
-  w.add("tokenizer.ggml.merges", std::vector<std::string>{});
-  w.add("tokenizer.ggml.eos_token_id", uint32_t{kEndToken});
-  const auto bytes = w.bytes();
-  auto file = formats::GgufFile::parse(bytes, "bytes.gguf");
-  BZ_CHECK_MSG(file.ok(), "{}", file.status().message());
-  auto tokenizer = formats::load_tokenizer(*file);
-  BZ_CHECK_MSG(tokenizer.ok(), "{}", tokenizer.status().message());
-  return std::move(tokenizer).value();
-}
 
 class MockEngine : public engine::EngineClient {
  public:
   explicit MockEngine(std::chrono::microseconds step_time = std::chrono::microseconds(200))
-      : step_time_(step_time), info_{"mock", 4096, kEndToken + 1, 1024}, thread_([this] { run(); }) {}
+      : step_time_(step_time), info_{"mock", 4096, formats::kByteEndToken + 1, 1024}, thread_([this] { run(); }) {}
   ~MockEngine() override {
     stopping_ = true;
     thread_.join();
@@ -164,7 +143,7 @@ class MockEngine : public engine::EngineClient {
       return;
     }
     const int32_t token = r.request.prompt[static_cast<size_t>(r.choice + r.produced) % r.request.prompt.size()];
-    if (token == kEndToken && !r.request.ignore_eos) {
+    if (token == formats::kByteEndToken && !r.request.ignore_eos) {
       output.finished = engine::FinishReason::kStop;
       return;
     }

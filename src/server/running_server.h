@@ -19,7 +19,7 @@ class RunningServer {
  public:
   explicit RunningServer(const ServerOptions& options = test_options(),
                          std::chrono::microseconds step_time = std::chrono::microseconds(200), bool attach = true)
-      : tokenizer(byte_tokenizer()), engine(std::make_unique<MockEngine>(step_time)) {
+      : tokenizer(formats::byte_tokenizer()), engine(std::make_unique<MockEngine>(step_time)) {
     auto listening = Server::listen(options);
     BZ_CHECK_MSG(listening.ok(), "{}", listening.status().message());
     server = std::move(listening).value();
