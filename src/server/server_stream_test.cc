@@ -97,11 +97,15 @@ TEST(ServerStream, ChoicesCarryTheirIndex) {
 }
 
 TEST(ServerStream, TokensAreSentAsTheyCome) {
-  RunningServer s(test_options(), 20ms);
+  RunningServer s(test_options(), 100ms);
   RawClient client(s.port);
   client.post("/v1/completions", stream_body("abcdefgh", 8));
   client.read_head();
-  for (const char* text : {"a", "b", "c"}) EXPECT_EQ(text_of(events_of(client.read_chunk())), text);
+  std::string text;
+  int chunks = 0;
+  for (; text.size() < 8; ++chunks) text += text_of(events_of(client.read_chunk()));
+  EXPECT_EQ(text, "abcdefgh");
+  EXPECT_GT(chunks, 1);  // 8 unless the machine is busy: a server that is late sends what has come together
 }
 
 TEST(ServerStream, ChatBeginsWithTheRoleAndUsageComesLast) {
