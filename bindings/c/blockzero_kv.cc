@@ -56,7 +56,21 @@ kv::GroupSpec group_of(const bz_kv_group& g) {
   spec.cp_rank = g.cp_rank;
   spec.cp_interleave = std::max(1, g.cp_interleave);
   spec.zeroed = g.zeroed != 0;
+  if (g.shares_table != 0) spec.table_of = g.table_of;
   return spec;
+}
+
+std::string check_table(const bz_kv_config& c, int32_t i) {
+  const bz_kv_group& g = c.groups[i];
+  if (g.shares_table == 0)
+    return i > 0 && c.groups[i - 1].shares_table != 0
+               ? fmt::format("group {}: has a table of its own, so it comes before those that share one", i)
+               : "";
+  if (g.table_of < 0 || g.table_of >= i)
+    return fmt::format("group {}: table_of {} is no group before it", i, g.table_of);
+  if (!kv::can_share_table(group_of(c.groups[g.table_of]), group_of(g)))
+    return fmt::format("group {}: its entries cannot lie in the blocks of group {}", i, g.table_of);
+  return "";
 }
 
 std::string check_config(const bz_kv_config& c) {
@@ -70,7 +84,8 @@ std::string check_config(const bz_kv_config& c) {
     return "a count is negative";
   int64_t sinks = 0;
   for (int32_t i = 0; i < c.num_groups; ++i) {
-    const std::string error = check_group(c.groups[i], i);
+    std::string error = check_group(c.groups[i], i);
+    if (error.empty()) error = check_table(c, i);
     if (!error.empty()) return error;
     sinks += kv::sink_columns(group_of(c.groups[i]));
   }

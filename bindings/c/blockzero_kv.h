@@ -31,7 +31,8 @@ typedef enum {
   BZ_KV_SINK = 7
 } bz_kv_kind;
 
-/* Layers that share a block table. Zero what does not apply; 0 counts as 1 for ratio, cp_world and cp_interleave. */
+/* Layers whose entries lie alike in the blocks of one table. Zero what does not apply; 0 counts as 1 for ratio,
+ * cp_world and cp_interleave. */
 typedef struct {
   int32_t kind;       /* bz_kv_kind */
   int32_t block_size; /* entries in a block; of a ring: its capacity; of a state: 1 */
@@ -41,6 +42,10 @@ typedef struct {
   int32_t sink_tokens;
   int32_t cp_world, cp_rank, cp_interleave; /* context parallel, full only */
   int32_t zeroed; /* 1: kernels read a block before they have written all of it; new blocks are zeroed by copies */
+  /* 1: no table of its own; its entries lie in the blocks of group table_of, beside that one's (pooled keys beside the
+   * latents they index, a ring beside a state). Changes, copies and transfers name that group. Such groups come last.
+   */
+  int32_t shares_table, table_of;
 } bz_kv_group;
 
 typedef struct {

@@ -66,6 +66,7 @@ nlohmann::ordered_json to_json(const Planned& p) {
                       {"block_size", g.spec.block_size},
                       {"page_bytes", g.layers.empty() ? 0 : g.layers.front().page_bytes},
                       {"used_bytes", g.used_bytes}});
+    if (g.spec.table_of != kv::kOwnTable) groups.back()["table_of"] = g.spec.table_of;
   }
   nlohmann::ordered_json requests = nlohmann::ordered_json::array();
   for (const int32_t tokens : request_sizes(p)) {

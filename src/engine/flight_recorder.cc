@@ -81,7 +81,7 @@ void add_row_changes(const kv::BlockTables& tables, const RecordedRow& r, std::v
   const kv::RowId row(r.row);
   const auto start = static_cast<uint32_t>(r.max_seq_len - r.query_len);
   changes.push_back({kv::ChangeKind::kRowStart, kv::GroupId(0), row, 0, start});
-  for (int32_t g = 0; g < tables.num_groups(); ++g) {
+  for (int32_t g = 0; g < tables.num_tables(); ++g) {
     const kv::GroupId group(g);
     const int32_t width = tables.width(group, row), first = tables.first(group, row);
     for (int32_t c = first; c < width; ++c) {

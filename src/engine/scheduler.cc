@@ -206,7 +206,7 @@ void Scheduler::admit_row(RequestState& s) {
   if (!cache_.config().prefix_cache) return;
   counters_.prefix_query_tokens += s.num_tokens();
   counters_.prefix_hit_tokens += hit_.num_tokens;
-  for (int32_t g = 0; g < cache_.tables().num_groups(); ++g) {
+  for (int32_t g = 0; g < cache_.tables().num_tables(); ++g) {
     ++counters_.prefix_misses[static_cast<size_t>(hit_.groups[static_cast<size_t>(g)].reason)];
   }
 }

@@ -28,9 +28,14 @@ StepMemory::Arrays StepMemory::carve_arrays(const StepMemoryConfig& config, Carv
   const int64_t table_rows = config.num_table_rows;
   Arrays a{};
   for (size_t g = 0; g < config.groups.size(); ++g) {
-    a.groups[g].table = carver.take<kv::BlockId>(table_rows * config.groups[g].max_columns);
-    a.groups[g].width = carver.take<int32_t>(table_rows);
-    a.groups[g].first = carver.take<int32_t>(table_rows);
+    const int32_t owner = config.groups[g].spec.table_of;
+    if (owner == kv::kOwnTable) {
+      a.groups[g].table = carver.take<kv::BlockId>(table_rows * config.groups[g].max_columns);
+      a.groups[g].width = carver.take<int32_t>(table_rows);
+      a.groups[g].first = carver.take<int32_t>(table_rows);
+    } else {  // groups that own tables come first
+      a.groups[g] = a.groups[owner];
+    }
     a.groups[g].slots = carver.take<kv::SlotId>(tokens);
     a.groups[g].first_visible = carver.take<int32_t>(rows);
     a.groups[g].states = carver.take<kv::StateId>(rows * (1 + config.num_spec));

@@ -9,13 +9,14 @@
 namespace bz::kv {
 
 BlockTables::BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes)
-    : num_rows_(num_rows), num_groups_(static_cast<int32_t>(shapes.size())) {
+    : num_rows_(num_rows), shapes_(shapes) {
   BZ_CHECK_GE(num_rows, 2);
   BZ_CHECK(!shapes.empty() && shapes.size() <= kMaxGroups);
   const auto rows = static_cast<size_t>(num_rows);
   for (const TableShape& shape : shapes) {
     BZ_CHECK_GT(shape.max_columns, 0);
     BZ_CHECK_GT(shape.spec.block_size, 0);
+    if (shape.spec.table_of != kOwnTable) continue;
     Table t;
     t.shape = shape;
     t.blocks.assign(rows * static_cast<size_t>(shape.max_columns), kNullBlock);
@@ -23,6 +24,7 @@ BlockTables::BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes
     t.first.assign(rows, 0);
     tables_.push_back(std::move(t));
   }
+  num_tables_ = static_cast<int32_t>(tables_.size());
   claimed_.assign(rows, 0);
   free_rows_.reserve(rows);
   for (int32_t row = num_rows - 1; row > kNullRow.value(); --row) free_rows_.push_back(row);
@@ -40,7 +42,7 @@ RowId BlockTables::claim_row() {
 void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
   BZ_CHECK(row != kNullRow);
   BZ_CHECK(is_claimed(row));
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     Table& t = table(group);
     for (int32_t c = t.first[index(row)]; c < t.width[index(row)]; ++c) t.blocks[t.cell(index(row), c)] = kNullBlock;
@@ -87,10 +89,11 @@ GroupView view_of(const TableShape& shape, GroupId group, int32_t num_rows, cons
 }
 
 GroupView BlockTables::view(GroupId group) const {
-  const Table& t = table(group);
+  const TableShape& shape = shapes_.at(static_cast<size_t>(group.value()));
+  const Table& t = table(table_of(shape.spec, group));
   BZ_CHECK_EQ(static_cast<int32_t>(t.width.size()), num_rows_);
   BZ_CHECK_EQ(t.width[0], 0);
-  return view_of(t.shape, group, num_rows_, t.blocks.data(), t.width.data(), t.first.data());
+  return view_of(shape, group, num_rows_, t.blocks.data(), t.width.data(), t.first.data());
 }
 
 uint64_t BlockTables::hash() const {

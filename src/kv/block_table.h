@@ -1,4 +1,5 @@
-// BlockTables: the host's block tables of all groups. Row 0 is the null row: width 0, never claimed (PAD-3).
+// BlockTables: the host's block tables. Row 0 is the null row: width 0, never claimed (PAD-3). A table has the id of
+// the group that owns it; groups that share it (GroupSpec::table_of) only look through it.
 //
 // Owned by CacheManager; not thread-safe. Every write returns through `changes` as the absolute TableChange that brings
 // a device's copy to the same state (PAD-10); there is no other way to write.
@@ -22,7 +23,7 @@ namespace bz::kv {
 
 struct TableShape {
   GroupSpec spec;
-  int32_t max_columns = 0;   // columns of the group's table
+  int32_t max_columns = 0;   // columns of the table
   int32_t max_position = 0;  // positions lie in [0, max_position)
 
   bool operator==(const TableShape&) const = default;
@@ -34,11 +35,11 @@ GroupView view_of(const TableShape& shape, GroupId group, int32_t num_rows, cons
 
 class BlockTables {
  public:
-  // REQUIRES: num_rows >= 2 (the null row and one more), 1 to kMaxGroups shapes.
+  // REQUIRES: num_rows >= 2 (the null row and one more), 1 to kMaxGroups shapes, owners of tables first.
   BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes);
 
   int32_t num_rows() const { return num_rows_; }
-  int32_t num_groups() const { return num_groups_; }
+  int32_t num_tables() const { return num_tables_; }
   int32_t max_columns(GroupId group) const { return table(group).shape.max_columns; }
   int32_t num_free_rows() const { return static_cast<int32_t>(free_rows_.size()); }
   bool is_claimed(RowId row) const { return claimed_[index(row)] != 0; }
@@ -74,7 +75,7 @@ class BlockTables {
   // Columns below `first` have left the window; their cells become null on the host.
   void set_first(GroupId group, RowId row, int32_t first, std::vector<TableChange>& changes);
 
-  // The tables as the device functions see them, over host memory. Valid while this object lives.
+  // Any group's view, over host memory. Valid while this object lives.
   GroupView view(GroupId group) const;
 
   uint64_t hash() const;
@@ -100,14 +101,15 @@ class BlockTables {
     return static_cast<size_t>(row.value());
   }
   const Table& table(GroupId group) const {
-    BZ_CHECK_LT(static_cast<uint32_t>(group.value()), static_cast<uint32_t>(num_groups_));
+    BZ_CHECK_LT(static_cast<uint32_t>(group.value()), static_cast<uint32_t>(num_tables_));
     return tables_[static_cast<size_t>(group.value())];
   }
   Table& table(GroupId group) { return const_cast<Table&>(std::as_const(*this).table(group)); }
 
   int32_t num_rows_ = 0;
-  int32_t num_groups_ = 0;
+  int32_t num_tables_ = 0;
   std::vector<Table> tables_;
+  std::vector<TableShape> shapes_;  // of all groups
   std::vector<int32_t> free_rows_;  // a stack; the lowest row is on top at the start
   std::vector<uint8_t> claimed_;    // [num_rows]
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "base/mutation.h"
 #include "kv/hash.h"
@@ -16,10 +17,14 @@ RowLimits limits_of(const CacheConfig& config) {
   return {config.max_seq_len, in_flight, config.num_spec, config.max_encoder_tokens};
 }
 
+std::span<const GroupSpec> tables_of(const CacheConfig& config) {
+  return {config.groups.data(), static_cast<size_t>(num_tables(config.groups))};
+}
+
 // Tokens of a hash block: it divides the tokens of every group's block.
 int32_t hash_unit(const CacheConfig& config) {
   int32_t unit = 0;
-  for (const GroupSpec& spec : config.groups) unit = std::gcd(unit, tokens_per_block(spec));
+  for (const GroupSpec& spec : tables_of(config)) unit = std::gcd(unit, tokens_per_block(spec));
   if (unit == 0) unit = std::max(1, config.snapshot_interval);  // recurrent layers alone
   return unit;
 }
@@ -27,7 +32,7 @@ int32_t hash_unit(const CacheConfig& config) {
 int32_t max_nodes(const CacheConfig& config) {
   if (!config.prefix_cache) return 0;
   int32_t per_block = 1;
-  for (const GroupSpec& spec : config.groups)
+  for (const GroupSpec& spec : tables_of(config))
     per_block = std::max(per_block, tokens_per_block(spec) / hash_unit(config));
   return static_cast<int32_t>(std::min<int64_t>(int64_t{config.num_blocks} * per_block, 1 << 28));
 }
@@ -53,7 +58,11 @@ std::vector<TableShape> table_shapes(const CacheConfig& config) {
     BZ_CHECK_GT(spec.block_size, 0);
     BZ_CHECK_EQ(spec.block_size % spec.cp_interleave, 0);
     const int32_t positions = spec.kind == CacheKind::kCross ? config.max_encoder_tokens : config.max_seq_len;
-    shapes.push_back({spec, max_columns(spec, limits_of(config)), positions});
+    const bool owns = spec.table_of == kOwnTable;
+    BZ_CHECK(owns || can_share_table(config.groups.at(static_cast<size_t>(spec.table_of)), spec));
+    const int32_t columns =
+        owns ? max_columns(spec, limits_of(config)) : shapes.at(static_cast<size_t>(spec.table_of)).max_columns;
+    shapes.push_back({spec, columns, positions});
   }
   return shapes;
 }
@@ -62,8 +71,8 @@ CacheManager::CacheManager(const CacheConfig& config)
     : config_(config),
       pool_(config.num_blocks),
       tables_(config.max_rows, table_shapes(config)),
-      index_(config.num_blocks, max_nodes(config), static_cast<int32_t>(config.groups.size()), hash_unit(config),
-             config.digest, config.hash_key) {
+      index_(config.num_blocks, max_nodes(config), tables_.num_tables(), hash_unit(config), config.digest,
+             config.hash_key) {
   const auto rows = static_cast<size_t>(config.max_rows);
   rows_.resize(rows);
   fills_.resize(rows);
@@ -121,7 +130,7 @@ CacheManager::Growth CacheManager::growth_of(RowId row, int32_t total) const {
   const RowRecord& record = state(row);
   Growth growth;
   int64_t capacity = config_.max_seq_len;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const GroupSpec& s = spec(group);
     const int32_t per_block = tokens_per_block(s), have = std::max(tables_.width(group, row), sink_columns(s));
@@ -177,7 +186,7 @@ void CacheManager::make_room(RowId row, int32_t num_tokens) {
   BZ_CHECK_LE(growth.num_blocks, pool_.num_free());
   BZ_CHECK(growth.cells_left);
   size_t sink = 0;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     if ((record.frozen >> g & 1) != 0) thaw(group, row);
     grow_group(group, row, growth.width[static_cast<size_t>(g)], sink);
@@ -206,7 +215,7 @@ void CacheManager::grow_group(GroupId group, RowId row, int32_t width, size_t fi
 void CacheManager::set_capacity(RowId row) {
   const RowRecord& record = state(row);
   int64_t capacity = record.frozen != 0 || record.sending > 0 ? 0 : config_.max_seq_len;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupSpec& s = spec(GroupId(g));
     const int32_t width = tables_.width(GroupId(g), row);
     if (tokens_per_block(s) == 0) {
@@ -224,7 +233,7 @@ void CacheManager::set_processed(RowId row, int32_t num_tokens) {
   BZ_CHECK_GE(num_tokens, record.num_processed);
   BZ_CHECK_LE(num_tokens, fill_of(row).num_planned);
   record.num_processed = num_tokens;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const int32_t first = tables_.first(group, row);
     RowProgress by = progress(row);
@@ -252,7 +261,7 @@ void CacheManager::release(RowId row) {
     if (t.row == row) t.row = kNullRow;  // its pins stay until its operations have finished (XFER-1)
   }
   // Last block first: of cached blocks the tail of a prompt is given up before its head.
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     for (int32_t c = tables_.width(group, row) - 1; c >= tables_.first(group, row); --c) {
       release_block(tables_.block(group, row, c));
@@ -313,7 +322,7 @@ int32_t CacheManager::num_blocks_for(int32_t num_tokens) const {
   BZ_CHECK_GE(num_tokens, 0);
   BZ_CHECK_LE(num_tokens, config_.max_seq_len);
   int32_t total = 0;
-  for (const GroupSpec& s : config_.groups) {
+  for (const GroupSpec& s : tables_of(config_)) {
     const Columns c = columns_for(s, {0, num_tokens, config_.max_encoder_tokens}, config_.num_spec);
     if (config_.prefix_cache && s.snapshot) ++total;
     // A window's row never holds more than its table has cells.

@@ -220,7 +220,7 @@ class CacheManager {
   }
   RowFill& fill_of(RowId row) { return const_cast<RowFill&>(std::as_const(*this).fill_of(row)); }
   const GroupSpec& spec(GroupId group) const { return config_.groups[static_cast<size_t>(group.value())]; }
-  int32_t num_groups() const { return tables_.num_groups(); }
+  int32_t num_tables() const { return tables_.num_tables(); }
   RowProgress progress(RowId row) const {
     return {state(row).num_processed, fill_of(row).num_scheduled, state(row).encoder_tokens};
   }

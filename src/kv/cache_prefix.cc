@@ -64,7 +64,7 @@ void CacheManager::find_prefix(const PrefixQuery& query, PrefixHit& hit) const {
   if (cut) hit.path.pop_back();
   const int32_t known = static_cast<int32_t>(hit.path.size()) * index_.unit();
   int32_t common = known;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     MissReason reason = MissReason::kNone;
     const int32_t n = supported_prefix(hit, GroupId(g), known, &reason);
     if (n == known) {
@@ -78,7 +78,7 @@ void CacheManager::find_prefix(const PrefixQuery& query, PrefixHit& hit) const {
   // Each group may shorten what the others found: until none does. What grows block by block needs no second look.
   for (bool settled = false; !settled;) {
     settled = true;
-    for (int32_t g = 0; g < num_groups(); ++g) {
+    for (int32_t g = 0; g < num_tables(); ++g) {
       const GroupSpec& s = spec(GroupId(g));
       const int32_t alone = hit.groups[static_cast<size_t>(g)].num_tokens, per_block = tokens_per_block(s);
       const bool simple = per_block > 0 && slot_form(s.kind) != SlotForm::kWindowed;
@@ -97,7 +97,7 @@ bool CacheManager::can_admit(const PrefixHit& hit, int32_t num_tokens) const {
   BZ_CHECK_GE(num_tokens, 1);
   if (!can_admit() || hit.num_tokens + num_tokens > config_.max_seq_len) return false;
   int32_t needed = 0;  // new blocks, and hits that are in the free list now
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const GroupSpec& s = spec(group);
     const RowProgress want{hit.num_tokens, hit.num_tokens + num_tokens, config_.max_encoder_tokens};
@@ -122,7 +122,7 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
   if (hit.num_tokens == 0) return row;
   RowRecord& record = state(row);
   size_t sink = 0;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const GroupSpec& s = spec(group);
     const int32_t per_block = tokens_per_block(s), sinks = sink_columns(s);
@@ -178,7 +178,7 @@ void CacheManager::publish(RowId row, const PrefixQuery& query, bool snapshot) {
 // Names the row's blocks that end with the node, where the node has none yet.
 void CacheManager::publish_groups(RowId row, RowRecord& record, PrefixIndex::NodeId node, bool snapshot) {
   const int32_t end_token = record.num_published;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const GroupSpec& s = spec(group);
     const int32_t per_block = tokens_per_block(s);
@@ -218,7 +218,7 @@ bool CacheManager::can_fork(RowId row) const {
   const RowRecord& record = state(row);
   BZ_CHECK(!in_next_plan(row) && !record.loading && record.sending == 0);
   int32_t needed = 0;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupSpec& s = spec(GroupId(g));
     const int32_t width = tables_.width(GroupId(g), row);
     if (s.kind == CacheKind::kCross) continue;
@@ -238,7 +238,7 @@ RowId CacheManager::fork(RowId parent) {
   const RowId row = new_row(num_scheduled(parent), from.encoder_tokens);
   RowRecord& record = state(row);
   record = from;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const GroupSpec& s = spec(group);
     const int32_t per_block = tokens_per_block(s);

@@ -42,7 +42,7 @@ TransferId CacheManager::send(RowId row, int32_t num_ops, int64_t deadline) {
   t.deadline = deadline;
   ++state(row).sending;
   fill_of(row).capacity = 0;
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     for (int32_t c = tables_.first(group, row); c < tables_.width(group, row); ++c) {
       t.blocks.push_back({group, c, tables_.block(group, row, c)});
@@ -66,7 +66,7 @@ TransferId CacheManager::receive(RowId row, int32_t num_tokens, int32_t num_ops)
   Transfer& t = transfers_[static_cast<size_t>(id.value())];
   RowRecord& record = state(row);
   const RowProgress landed{num_tokens, num_tokens, record.encoder_tokens};
-  for (int32_t g = 0; g < num_groups(); ++g) {
+  for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const Columns columns = columns_for(spec(group), landed, config_.num_spec);
     for (int32_t c = std::max(columns.first, sink_columns(spec(group))); c < columns.width; ++c) {
@@ -112,7 +112,7 @@ void CacheManager::settle(Transfer& t) {
       fill_of(t.row) = {t.num_tokens, t.num_tokens, 0};
       record.num_processed = t.num_tokens;
       size_t next = 0, sink = 0;
-      for (int32_t g = 0; g < num_groups(); ++g) {
+      for (int32_t g = 0; g < num_tables(); ++g) {
         const GroupId group(g);
         const int32_t sinks = sink_columns(spec(group));
         const Columns columns = columns_for(spec(group), progress(t.row), config_.num_spec);

@@ -41,8 +41,9 @@ class World {
  public:
   World(const CacheConfig& config, int32_t max_prompt)
       : m_(config), mirror_(config), max_prompt_(max_prompt), memory_(static_cast<size_t>(config.num_blocks)) {
-    for (auto& block : memory_) block.assign(kBlockEntries, 0xdead);
-    memory_[0].assign(kBlockEntries, 0);
+    const size_t entries = kPartEntries * config.groups.size();
+    for (auto& block : memory_) block.assign(entries, 0xdead);
+    memory_[0].assign(entries, 0);
     rows_.resize(static_cast<size_t>(config.max_rows));
     nets_.resize(static_cast<size_t>(config.max_transfers));
   }
@@ -58,7 +59,7 @@ class World {
   uint64_t hash() const;
 
  private:
-  static constexpr size_t kBlockEntries = 16;
+  static constexpr size_t kPartEntries = 16;  // of each group that shares a table, in every block
   struct Request {
     uint64_t serial = 0;          // 0: the row is not in use
     std::vector<int32_t> tokens;  // that the cache holds, or will once the plans have run
@@ -98,9 +99,14 @@ class World {
   }
   RowId pick(uint32_t a) const;
   bool busy(RowId row) const;  // a transfer of the row runs
+  // Groups that share a table have parts of their own in its blocks; those that own one have the first.
+  size_t part_of(GroupId group) const {
+    const GroupSpec& spec = m_.config().groups[static_cast<size_t>(group.value())];
+    return spec.table_of == kOwnTable ? 0 : kPartEntries * static_cast<size_t>(group.value());
+  }
   uint64_t& cell(const GroupView& g, SlotId slot) {
     return memory_.at(static_cast<size_t>(slot.value() / g.block_size))
-        .at(static_cast<size_t>(slot.value() % g.block_size));
+        .at(part_of(g.group) + static_cast<size_t>(slot.value() % g.block_size));
   }
   bool admit(uint32_t a, uint32_t b);
   bool verify(RowId row, Request& r, uint32_t b);
@@ -113,6 +119,7 @@ class World {
   bool read_results();
   bool transfer_op(Op op, TransferId id);
   void touch(const Net& net, Access access);
+  void touch_block(const Net& net, const TransferBlock& b, GroupId group, Access access);
 
   CacheManager m_;
   TableMirror mirror_;

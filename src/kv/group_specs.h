@@ -38,6 +38,11 @@ inline GroupSpec sink_spec(int32_t block_size, int32_t tokens) {
   g.sink_tokens = tokens;
   return g;
 }
+// The same entries in the blocks of another group, by its table.
+inline GroupSpec in_blocks_of(int32_t owner, GroupSpec g) {
+  g.table_of = owner;
+  return g;
+}
 // One rank's part of a full cache.
 inline GroupSpec context_parallel_spec(int32_t block_size, int32_t world, int32_t rank, int32_t interleave) {
   GroupSpec g = group_spec(CacheKind::kFull, block_size);

@@ -3,27 +3,32 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "kv/rules.h"
 
 namespace bz::kv {
 namespace {
 
-// One way to place the layers of a kind: `splits` groups with blocks of `block_size` entries.
+using Members = std::vector<int32_t>;  // indices into the request's layers
+
+// One way to place a class of layers: `splits` tables with blocks of `block_tokens` tokens.
 struct Option {
   int32_t splits = 0;
-  int32_t block_size = 0;
-  int64_t slab = 0;   // bytes, of the largest of its groups
-  double blocks = 0;  // of the typical request, all its groups
+  int32_t block_tokens = 0;
+  int32_t groups = 0;
+  int64_t slab = 0;   // bytes, of the fullest table
+  double blocks = 0;  // of the typical request, in all tables
   double weight = 1;  // what a byte of it counts: more for small pages and very large blocks
 };
 
+// Layers whose blocks are one another's: all of a group, or of several that share tables, kind after kind.
 struct LayerClass {
-  std::vector<int32_t> members;  // indices into the request's layers
+  Members members;
   std::vector<Option> options;
 };
 
-bool share_a_table(const LayerSpec& a, const LayerSpec& b) {
+bool same_group(const LayerSpec& a, const LayerSpec& b) {
   return a.kind == b.kind && a.window == b.window && a.ratio == b.ratio && a.capacity == b.capacity &&
          a.snapshot == b.snapshot && a.sink_tokens == b.sink_tokens && a.zeroed == b.zeroed;
 }
@@ -45,10 +50,12 @@ Status check_spec(const LayerSpec& spec) {
   return ok_status();
 }
 
-GroupSpec group_of(const LayerSpec& spec, int32_t block_size) {
+GroupSpec group_of(const LayerSpec& spec, int32_t block_tokens) {
   GroupSpec group;
   group.kind = spec.kind;
-  group.block_size = block_size;
+  group.block_size = std::max(1, block_tokens / spec.ratio);
+  if (spec.kind == CacheKind::kRing) group.block_size = spec.capacity;
+  if (spec.kind == CacheKind::kState) group.block_size = 1;
   group.window = spec.window;
   group.ratio = spec.ratio;
   group.snapshot = spec.snapshot;
@@ -57,7 +64,7 @@ GroupSpec group_of(const LayerSpec& spec, int32_t block_size) {
   return group;
 }
 
-// Blocks of one group of a typical request; the last one is half full on average.
+// Blocks of one table of a typical request; the last one is half full on average.
 double typical_blocks(const GroupSpec& group, const LayoutRequest& request) {
   if (group.kind == CacheKind::kRing) return 1;
   if (group.kind == CacheKind::kState) return 1 + request.num_spec;
@@ -69,46 +76,80 @@ double typical_blocks(const GroupSpec& group, const LayoutRequest& request) {
 
 // What reading such pages costs, from measured bandwidths of scattered blocks: 0.67 of the full one at 4 KiB, 0.89 at
 // 16 KiB, all of it at 32 KiB; and what blocks of more than 128 tokens cost in unshared, half-filled blocks.
-double weight_of(const std::vector<LayerSpec>& layers, const LayerClass& c, const GroupSpec& group) {
+double weight_of(const GroupSpec& group, int64_t page) {
   if (tokens_per_block(group) == 0) return 1;
-  double smallest = static_cast<double>(kGoodPageBytes);
-  for (int32_t i : c.members) {
-    const double page = static_cast<double>(layers[static_cast<size_t>(i)].entry_bytes[0] +
-                                            layers[static_cast<size_t>(i)].entry_bytes[1]) *
-                        group.block_size;
-    smallest = std::min(smallest, page);
-  }
-  const double lost = std::min(0.6, 0.11 * std::log2(static_cast<double>(kGoodPageBytes) / smallest));
+  const double short_by = static_cast<double>(kGoodPageBytes) / static_cast<double>(std::min(page, kGoodPageBytes));
+  const double lost = std::min(0.6, 0.11 * std::log2(short_by));
   const double large = std::max(0.0, std::log2(static_cast<double>(tokens_per_block(group)) / kMaxPlainBlockTokens));
   return 1 + 0.5 * lost + 0.05 * large;
 }
 
 std::vector<int32_t> block_sizes(const LayerSpec& spec, int32_t wanted) {
-  if (spec.kind == CacheKind::kRing) return {spec.capacity};
-  if (spec.kind == CacheKind::kState) return {1};
-  if (wanted > 0) return {std::max(1, wanted / spec.ratio)};
+  if (spec.kind == CacheKind::kRing || spec.kind == CacheKind::kState) return {1};
+  if (wanted > 0) return {wanted};
   std::vector<int32_t> sizes;
   for (int32_t tokens = kMinBlockTokens; tokens <= kMaxBlockTokens; tokens *= 2) {
-    if (tokens >= spec.ratio && tokens % spec.ratio == 0) sizes.push_back(tokens / spec.ratio);
+    if (tokens % spec.ratio == 0) sizes.push_back(tokens);
   }
-  if (sizes.empty()) sizes.push_back(kMinBlockTokens);
+  if (sizes.empty()) sizes.push_back(kMinBlockTokens * spec.ratio);
   return sizes;
 }
 
-std::vector<int32_t> every_nth(const std::vector<int32_t>& all, int32_t n, int32_t from) {
-  std::vector<int32_t> some;
-  for (auto i = static_cast<size_t>(from); i < all.size(); i += static_cast<size_t>(n)) some.push_back(all[i]);
-  return some;
+// The groups of a class over `splits` tables: its layers in order, cut where a table has had its part of the bytes. The
+// first group of a table owns it (table_of counts within the class). Empty: layers that met cannot share a table.
+std::vector<GroupSpec> place_class(const std::vector<LayerSpec>& layers, const Members& members, int32_t splits,
+                                   int32_t block_tokens) {
+  const auto bytes_of = [&](int32_t i) {
+    const LayerSpec& layer = layers[static_cast<size_t>(i)];
+    return slab_bytes(layer, group_of(layer, block_tokens).block_size);
+  };
+  int64_t total = 0, before = 0;
+  for (int32_t i : members) total += bytes_of(i);
+  std::vector<GroupSpec> groups;
+  size_t owner = 0;
+  for (int64_t i = 0, last_part = -1; i < std::ssize(members); ++i) {
+    const int32_t index = members[static_cast<size_t>(i)];
+    const LayerSpec& layer = layers[static_cast<size_t>(index)];
+    const int64_t part = (before + bytes_of(index) / 2) * splits / total;
+    before += bytes_of(index);
+    if (part != last_part) {
+      owner = groups.size();
+      groups.push_back(group_of(layer, block_tokens));
+    } else if (!same_group(layer, layers[static_cast<size_t>(groups.back().layers[0])])) {
+      groups.push_back(group_of(layer, block_tokens));
+      if (!can_share_table(groups[owner], groups.back())) return {};
+      groups.back().table_of = static_cast<int32_t>(owner);
+    }
+    groups.back().layers.push_back(index);
+    last_part = part;
+  }
+  return groups;
 }
 
 void list_options(const LayoutRequest& request, LayerClass& c) {
   const LayerSpec& first = request.layers[static_cast<size_t>(c.members[0])];
   for (int32_t splits = 1; splits <= std::min<int32_t>(kMaxGroups, static_cast<int32_t>(c.members.size())); ++splits) {
     for (int32_t size : block_sizes(first, request.block_size)) {
-      const GroupSpec group = group_of(first, size);
-      Option o{splits, size, 0, typical_blocks(group, request) * splits, weight_of(request.layers, c, group)};
-      for (int32_t i = 0; i < splits; ++i)
-        o.slab = std::max(o.slab, slab_bytes(request.layers, every_nth(c.members, splits, i), size));
+      const std::vector<GroupSpec> groups = place_class(request.layers, c.members, splits, size);
+      if (groups.empty()) continue;
+      Option o{splits, size, static_cast<int32_t>(groups.size())};
+      int64_t table = 0, total = 0;
+      double weighted = 0;
+      for (const GroupSpec& group : groups) {
+        if (group.table_of == kOwnTable) {
+          table = 0;
+          o.blocks += typical_blocks(group, request);
+        }
+        for (int32_t i : group.layers) {
+          const LayerSpec& layer = request.layers[static_cast<size_t>(i)];
+          const int64_t bytes = slab_bytes(layer, group.block_size);
+          weighted += weight_of(group, page_bytes(layer, group.block_size)) * static_cast<double>(bytes);
+          table += bytes;
+          total += bytes;
+        }
+        o.slab = std::max(o.slab, table);
+      }
+      o.weight = weighted / static_cast<double>(total);
       c.options.push_back(o);
     }
   }
@@ -127,11 +168,11 @@ double best_for_stride(const std::vector<LayerClass>& classes, int64_t stride, s
     std::vector<State> next(kMaxGroups + 1);
     for (int32_t n = 0; n <= kMaxGroups; ++n) {
       for (const Option& o : c.options) {
-        const int32_t groups = n + o.splits;
+        const int32_t groups = n + o.groups;
         if (o.slab > stride || groups > kMaxGroups) continue;
         // A group more costs a table: half a per cent.
         const double cost = best[static_cast<size_t>(n)].cost +
-                            o.blocks * static_cast<double>(stride) * o.weight * (1 + 0.005 * (o.splits - 1));
+                            o.blocks * static_cast<double>(stride) * o.weight * (1 + 0.005 * (o.groups - 1));
         State& s = next[static_cast<size_t>(groups)];
         if (cost >= s.cost) continue;
         s = {cost, best[static_cast<size_t>(n)].chosen};
@@ -146,63 +187,95 @@ double best_for_stride(const std::vector<LayerClass>& classes, int64_t stride, s
   return it->cost;
 }
 
+// The classes when the kinds that can share tables do (one flag for pooled entries, one for rings) or do not.
+std::vector<LayerClass> classes_of(const LayoutRequest& request, const std::vector<Members>& kinds, bool pooled_share,
+                                   bool rings_share) {
+  const auto spec = [&](const Members& m) { return request.layers[static_cast<size_t>(m[0])]; };
+  std::vector<LayerClass> classes;
+  for (const Members& kind : kinds) {
+    const GroupSpec group = group_of(spec(kind), kMaxBlockTokens);
+    const bool shares = group.kind == CacheKind::kRing ? rings_share : pooled_share;
+    auto it = std::find_if(classes.begin(), classes.end(), [&](const LayerClass& c) {
+      return shares && can_share_table(group_of(spec(c.members), kMaxBlockTokens), group);
+    });
+    if (it == classes.end()) it = classes.insert(it, LayerClass{});
+    it->members.insert(it->members.end(), kind.begin(), kind.end());
+  }
+  for (LayerClass& c : classes) list_options(request, c);
+  return classes;
+}
+
+// Layers of one kind each; a kind that may own a table comes before those that may read it.
+Result<std::vector<Members>> kinds_of(const LayoutRequest& request) {
+  std::vector<Members> kinds;
+  const auto spec = [&](const Members& m) { return request.layers[static_cast<size_t>(m[0])]; };
+  for (size_t i = 0; i < request.layers.size(); ++i) {
+    BZ_TRY(check_spec(request.layers[i]));
+    auto it = std::find_if(kinds.begin(), kinds.end(),
+                           [&](const Members& m) { return same_group(spec(m), request.layers[i]); });
+    if (it == kinds.end()) it = kinds.insert(it, Members{});
+    it->push_back(static_cast<int32_t>(i));
+  }
+  const auto rank = [&](const Members& m) {
+    const LayerSpec& s = spec(m);
+    if (s.kind == CacheKind::kRing) return s.snapshot ? 1 : 2;
+    return s.kind == CacheKind::kCompressed ? s.ratio : 0;
+  };
+  std::stable_sort(kinds.begin(), kinds.end(), [&](const Members& a, const Members& b) { return rank(a) < rank(b); });
+  return kinds;
+}
+
+// All groups: those with a table of their own first.
+std::vector<GroupSpec> gather(const std::vector<LayerSpec>& layers, const std::vector<LayerClass>& classes,
+                              const std::vector<Option>& chosen) {
+  std::vector<GroupSpec> owners, readers;
+  for (size_t c = 0; c < classes.size(); ++c) {
+    for (GroupSpec& group : place_class(layers, classes[c].members, chosen[c].splits, chosen[c].block_tokens)) {
+      const bool owns = group.table_of == kOwnTable;
+      if (!owns) group.table_of = static_cast<int32_t>(owners.size()) - 1;
+      (owns ? owners : readers).push_back(std::move(group));
+    }
+  }
+  owners.insert(owners.end(), readers.begin(), readers.end());
+  return owners;
+}
+
 }  // namespace
 
-int64_t slab_bytes(const std::vector<LayerSpec>& layers, const std::vector<int32_t>& members, int32_t block_size) {
-  BZ_CHECK(!members.empty());
-  BZ_CHECK_GT(block_size, 0);
+int64_t page_bytes(const LayerSpec& layer, int32_t block_size) {
   int64_t bytes = 0;
-  for (int32_t i : members) {
-    const LayerSpec& spec = layers[static_cast<size_t>(i)];
-    const int64_t start = bytes;
-    for (int64_t entry : spec.entry_bytes) bytes = round_up(bytes + entry * block_size, kPageAlign);
-    bytes = round_up(start + round_up<int64_t>(bytes - start, spec.page_multiple), kPageAlign);
-  }
-  return bytes;
+  for (int64_t entry : layer.entry_bytes) bytes = round_up(bytes + entry * block_size, kPageAlign);
+  return round_up<int64_t>(bytes, layer.page_multiple);
 }
 
 Result<std::vector<GroupSpec>> choose_groups(const LayoutRequest& request) {
   if (request.layers.empty()) return invalid_argument("kv layout: the model has no cache layers");
   if (request.block_size < 0 || request.block_size > 1 << 20)
     return invalid_argument("kv layout: block size {} is not in [1, 1048576]", request.block_size);
-  std::vector<LayerClass> classes;
-  for (size_t i = 0; i < request.layers.size(); ++i) {
-    BZ_TRY(check_spec(request.layers[i]));
-    const auto same = [&](const LayerClass& c) {
-      return share_a_table(request.layers[static_cast<size_t>(c.members[0])], request.layers[i]);
-    };
-    auto it = std::find_if(classes.begin(), classes.end(), same);
-    if (it == classes.end()) it = classes.insert(it, LayerClass{});
-    it->members.push_back(static_cast<int32_t>(i));
-  }
-  if (classes.size() > kMaxGroups)
-    return invalid_argument("kv layout: the model needs {} cache groups, at most {} are possible", classes.size(),
+  BZ_ASSIGN(const std::vector<Members> kinds, kinds_of(request));
+  if (kinds.size() > kMaxGroups)
+    return invalid_argument("kv layout: the model needs {} cache groups, at most {} are possible", kinds.size(),
                             kMaxGroups);
-  std::vector<int64_t> strides;
-  for (LayerClass& c : classes) {
-    list_options(request, c);
-    for (const Option& o : c.options) strides.push_back(o.slab);
-  }
-  std::sort(strides.begin(), strides.end());
-  strides.erase(std::unique(strides.begin(), strides.end()), strides.end());
   double best = std::numeric_limits<double>::infinity();
+  std::vector<LayerClass> classes;
   std::vector<Option> chosen;
-  for (int64_t stride : strides) {
-    std::vector<Option> options;
-    const double cost = best_for_stride(classes, stride, options);
-    if (cost >= best) continue;
-    best = cost;
-    chosen = std::move(options);
-  }
-  BZ_CHECK_EQ(chosen.size(), classes.size());
-  std::vector<GroupSpec> groups;
-  for (size_t c = 0; c < classes.size(); ++c) {
-    for (int32_t i = 0; i < chosen[c].splits; ++i) {
-      groups.push_back(group_of(request.layers[static_cast<size_t>(classes[c].members[0])], chosen[c].block_size));
-      groups.back().layers = every_nth(classes[c].members, chosen[c].splits, i);
+  for (int sharing = 0; sharing < 4; ++sharing) {
+    std::vector<LayerClass> some = classes_of(request, kinds, (sharing & 1) != 0, (sharing & 2) != 0);
+    std::set<int64_t> strides;
+    for (const LayerClass& c : some) {
+      for (const Option& o : c.options) strides.insert(o.slab);
+    }
+    for (int64_t stride : strides) {
+      std::vector<Option> options;
+      const double cost = best_for_stride(some, stride, options);
+      if (cost >= best) continue;
+      best = cost;
+      chosen = std::move(options);
+      classes = some;
     }
   }
-  return groups;
+  BZ_CHECK_EQ(chosen.size(), classes.size());
+  return gather(request.layers, classes, chosen);
 }
 
 }  // namespace bz::kv

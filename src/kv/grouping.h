@@ -1,8 +1,9 @@
 // Grouping: which layers share a block table, and how many entries a block of theirs holds. Pure and small: it tries
 // everything sensible and takes what costs a typical request least.
 //
-// All groups draw slabs of one stride from one pool, so a group whose pages fill little of a slab wastes the rest. The
-// layers of one kind may be split over several groups, and block sizes differ per group, until the slabs are alike.
+// All tables draw slabs of one stride from one pool, so a table whose pages fill little of a slab wastes the rest. The
+// layers of one kind may be split over several tables, kinds whose blocks hold the same tokens may share one
+// (can_share_table), and block sizes differ per table, until the slabs are alike.
 #pragma once
 
 #include <string>
@@ -28,10 +29,14 @@ struct LayoutRequest {
   int32_t reference_tokens = 8192;  // of the typical request that the choice is made for
 };
 
-// Bytes that a group of these layers takes of a slab.
-int64_t slab_bytes(const std::vector<LayerSpec>& layers, const std::vector<int32_t>& members, int32_t block_size);
+// A layer's page: plane 0, then plane 1; and what it takes of a slab.
+int64_t page_bytes(const LayerSpec& layer, int32_t block_size);
+inline int64_t slab_bytes(const LayerSpec& layer, int32_t block_size) {
+  return round_up(page_bytes(layer, block_size), kPageAlign);
+}
 
-// Fails when the specs make no sense or need more than kMaxGroups groups.
+// Groups with a table of their own come first, then those that read another's. Fails when the specs make no sense or
+// need more than kMaxGroups groups.
 Result<std::vector<GroupSpec>> choose_groups(const LayoutRequest& request);
 
 }  // namespace bz::kv

@@ -26,7 +26,7 @@ struct Owners {
 // Rows that are not claimed, the null row first of all, hold nothing (PAD-3).
 void check_empty_row(const CacheManager& m, RowId row, Report& report) {
   const BlockTables& tables = m.tables();
-  for (int32_t g = 0; g < tables.num_groups(); ++g) {
+  for (int32_t g = 0; g < tables.num_tables(); ++g) {
     const GroupId group(g);
     report.require(tables.width(group, row) == 0 && tables.first(group, row) == 0,
                    "row {} is not in use but has columns [{}, {}) in group {}", row.value(), tables.first(group, row),
@@ -49,7 +49,7 @@ int32_t first_open_column(const GroupSpec& spec, int32_t num_scheduled, int32_t 
 
 void check_live_row(const CacheManager& m, RowId row, std::map<uint32_t, Owners>& owners, Report& report) {
   const BlockTables& tables = m.tables();
-  for (int32_t g = 0; g < tables.num_groups(); ++g) {
+  for (int32_t g = 0; g < tables.num_tables(); ++g) {
     const GroupId group(g);
     const GroupSpec& spec = m.config().groups[static_cast<size_t>(g)];
     const int32_t cells = tables.max_columns(group);
@@ -125,18 +125,20 @@ std::vector<std::string> check_integrity(const CacheManager& m) {
 }
 
 TableMirror::TableMirror(const CacheConfig& config) {
-  const CacheManager shape(config);
-  for (int32_t g = 0; g < shape.tables().num_groups(); ++g) {
-    const GroupView view = shape.tables().view(GroupId(g));
+  const BlockTables shape(config.max_rows, table_shapes(config));
+  for (size_t g = 0; g < config.groups.size(); ++g) {
+    const GroupId group(static_cast<int32_t>(g));
+    const GroupView view = shape.view(group);
     const auto rows = static_cast<size_t>(view.num_rows);
-    groups_.push_back({view, std::vector<BlockId>(rows * static_cast<size_t>(view.max_blocks_per_row), kNullBlock),
+    groups_.push_back({view, table_of(config.groups[g], group),
+                       std::vector<BlockId>(rows * static_cast<size_t>(view.max_blocks_per_row), kNullBlock),
                        std::vector<int32_t>(rows, 0), std::vector<int32_t>(rows, 0)});
   }
 }
 
 GroupView TableMirror::view(GroupId group) const {
-  const Group& g = groups_.at(static_cast<size_t>(group.value()));
-  GroupView view = g.shape;
+  GroupView view = groups_.at(static_cast<size_t>(group.value())).shape;
+  const Group& g = groups_.at(static_cast<size_t>(groups_[static_cast<size_t>(group.value())].table.value()));
   view.table = g.blocks.data();
   view.width = g.width.data();
   view.first = g.first.data();
@@ -168,7 +170,7 @@ std::vector<std::string> check_mirror(const CacheManager& m, const TableMirror& 
   report.require(mirror.sequence() == m.last_sequence(), "the mirror is at plan {}, the host at {}", mirror.sequence(),
                  m.last_sequence());
   report.require(m.pending_changes().empty(), "{} changes are pending", m.pending_changes().size());
-  for (int32_t g = 0; g < m.tables().num_groups(); ++g) {
+  for (int32_t g = 0; g < m.tables().num_tables(); ++g) {
     for (int32_t r = 0; r < m.tables().num_rows(); ++r) {
       const GroupId group(g);
       const RowId row(r);

@@ -17,12 +17,13 @@ class TableMirror {
 
   uint64_t sequence() const { return sequence_; }
   // The tables as device functions see them. Valid while this object lives.
-  GroupView view(GroupId group) const;
+  GroupView view(GroupId group) const;  // any group's
   int32_t width(GroupId group, RowId row) const { return view(group).width[row.value()]; }
 
  private:
   struct Group {
     GroupView shape{};
+    GroupId table{0};  // whose arrays it reads
     std::vector<BlockId> blocks;
     std::vector<int32_t> width, first;
   };

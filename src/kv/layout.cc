@@ -12,47 +12,51 @@
 namespace bz::kv {
 namespace {
 
-// Places the planes of a group's layers one after another; fills everything but the stride.
-GroupLayout place_group(GroupId id, const GroupSpec& spec, const std::vector<LayerSpec>& layers) {
+size_t table_of(const Layout& layout, size_t group) {
+  return static_cast<size_t>(table_of(layout.groups[group].spec, GroupId(static_cast<int32_t>(group))).value());
+}
+
+// Places the planes of a group's layers one after another from `start` on; fills everything but the stride.
+GroupLayout place_group(GroupId id, const GroupSpec& spec, const std::vector<LayerSpec>& layers, int64_t start) {
   GroupLayout group{spec, {}, 0};
   for (int32_t i : spec.layers) {
     const LayerSpec& layer = layers[static_cast<size_t>(i)];
-    LayerPages pages{layer.layer, i, {}, {}, 0};
-    const int64_t start = group.used_bytes;
-    for (size_t plane = 0; plane < 2; ++plane) {
-      PageView& view = plane == 0 ? pages.k : pages.v;
-      view = PageView{0, group.used_bytes, layer.entry_bytes[plane], spec.block_size, id};
-      group.used_bytes = round_up(group.used_bytes + view.entry_bytes * spec.block_size, kPageAlign);
-    }
-    pages.page_bytes = round_up<int64_t>(group.used_bytes - start, layer.page_multiple);
-    group.used_bytes = round_up(start + pages.page_bytes, kPageAlign);
-    group.layers.push_back(pages);
+    const int64_t k = start + group.used_bytes, k_bytes = layer.entry_bytes[0] * spec.block_size;
+    group.layers.push_back({layer.layer, i, PageView{0, k, layer.entry_bytes[0], spec.block_size, id},
+                            PageView{0, k + round_up(k_bytes, kPageAlign), layer.entry_bytes[1], spec.block_size, id},
+                            page_bytes(layer, spec.block_size)});
+    group.used_bytes += slab_bytes(layer, spec.block_size);
   }
-  BZ_CHECK_EQ(group.used_bytes, slab_bytes(layers, spec.layers, spec.block_size));
   return group;
 }
 
-// What a request of so many tokens takes of one group's blocks.
-RequestBytes bytes_of_group(const Layout& layout, const GroupLayout& group, int32_t num_tokens, int32_t num_spec) {
-  const GroupSpec& spec = group.spec;
-  const Columns c = columns_for(spec, {num_tokens, num_tokens, 0}, num_spec);
-  RequestBytes bytes{(c.width - c.first - sink_columns(spec)) * layout.block_stride, 0};
-  int64_t entries = spec.block_size;  // a ring; of a state: 1
-  if (spec.kind == CacheKind::kState) entries = 1 + num_spec;
-  if (tokens_per_block(spec) > 0) entries = (num_tokens - first_needed(spec, num_tokens)) / spec.ratio / spec.cp_world;
-  for (const LayerPages& p : group.layers) bytes.used += entries * (p.k.entry_bytes + p.v.entry_bytes);
+// What a request of so many tokens takes of one table's blocks, and fills with the entries of all its groups.
+RequestBytes bytes_of_table(const Layout& layout, size_t table, int32_t num_tokens, int32_t num_spec) {
+  const RowProgress row{num_tokens, num_tokens, 0};
+  const Columns c = columns_for(layout.groups[table].spec, row, num_spec);
+  RequestBytes bytes{(c.width - c.first - sink_columns(layout.groups[table].spec)) * layout.block_stride, 0};
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    const GroupSpec& spec = layout.groups[g].spec;
+    if (table_of(layout, g) != table) continue;
+    int64_t entries = spec.block_size;  // a ring; of a state: 1
+    if (spec.kind == CacheKind::kState) entries = 1 + num_spec;
+    if (tokens_per_block(spec) > 0)
+      entries = (num_tokens - first_needed(spec, num_tokens)) / spec.ratio / spec.cp_world;
+    for (const LayerPages& p : layout.groups[g].layers) bytes.used += entries * (p.k.entry_bytes + p.v.entry_bytes);
+  }
   return bytes;
 }
 
-// Where the waste of a typical request lies: the groups that cause a tenth of it or more.
+// Where the waste of a typical request lies: the tables that cause a tenth of it or more.
 void explain_waste(Layout& layout, const RequestBytes& typical, const LayoutRequest& request) {
   const int64_t waste = typical.taken - typical.used;
   for (size_t g = 0; g < layout.groups.size(); ++g) {
-    const RequestBytes b = bytes_of_group(layout, layout.groups[g], request.reference_tokens, request.num_spec);
+    if (table_of(layout, g) != g) continue;
+    const RequestBytes b = bytes_of_table(layout, g, request.reference_tokens, request.num_spec);
     if ((b.taken - b.used) * 10 < waste) continue;
     layout.notes.push_back(fmt::format(
-        "{:.0f} % of the waste is group {}'s ({}): {} slabs for {} bytes; a group takes whole slabs, and the largest "
-        "group sets their size",
+        "{:.0f} % of the waste is group {}'s ({}): {} slabs for {} bytes; a table takes whole slabs, and the largest "
+        "one sets their size",
         100.0 * static_cast<double>(b.taken - b.used) / static_cast<double>(waste), g,
         cache_kind_name(layout.groups[g].spec.kind), b.taken / layout.block_stride, b.used));
   }
@@ -71,11 +75,12 @@ void add_notes(Layout& layout, const LayoutRequest& request) {
     if (tokens > 0 && page < kGoodPageBytes)
       layout.notes.push_back(fmt::format("group {}: a layer's page is {} bytes, below {}, in blocks of {} tokens", g,
                                          page, kGoodPageBytes, tokens));
+    if (group.spec.table_of != kOwnTable) continue;
     if (tokens > kMaxPlainBlockTokens)
       layout.notes.push_back(
           fmt::format("group {}: blocks of {} tokens, {}", g, tokens,
                       request.block_size > 0 ? "as asked for" : "so that they fill the slabs that other groups need"));
-    const int64_t waste = layout.block_stride - group.used_bytes;
+    const int64_t waste = layout.block_stride - table_bytes(layout, g);
     if (waste * 10 > layout.block_stride)
       layout.notes.push_back(
           fmt::format("group {}: its blocks leave {} of {} bytes of a slab empty", g, waste, layout.block_stride));
@@ -118,8 +123,10 @@ Result<Layout> make_layout(const LayoutRequest& request) {
   Layout layout;
   layout.granule = request.granule;
   for (const GroupSpec& spec : specs) {
-    layout.groups.push_back(place_group(GroupId(static_cast<int32_t>(layout.groups.size())), spec, request.layers));
-    layout.block_stride = std::max(layout.block_stride, layout.groups.back().used_bytes);
+    const GroupId id(static_cast<int32_t>(layout.groups.size()));
+    const int64_t start = spec.table_of == kOwnTable ? 0 : table_bytes(layout, static_cast<size_t>(spec.table_of));
+    layout.groups.push_back(place_group(id, spec, request.layers, start));
+    layout.block_stride = std::max(layout.block_stride, start + layout.groups.back().used_bytes);
   }
   for (GroupLayout& group : layout.groups) {
     for (LayerPages& pages : group.layers) pages.k.block_stride = pages.v.block_stride = layout.block_stride;
@@ -151,11 +158,20 @@ const LayerPages& pages_of_spec(const Layout& layout, int32_t spec) {
   std::abort();
 }
 
+int64_t table_bytes(const Layout& layout, size_t table) {
+  int64_t bytes = 0;
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    if (table_of(layout, g) == table) bytes += layout.groups[g].used_bytes;
+  }
+  return bytes;
+}
+
 RequestBytes bytes_of_request(const Layout& layout, int32_t num_tokens, int32_t num_spec) {
   BZ_CHECK_GE(num_tokens, 1);
   RequestBytes bytes;
-  for (const GroupLayout& group : layout.groups) {
-    const RequestBytes more = bytes_of_group(layout, group, num_tokens, num_spec);
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    if (table_of(layout, g) != g) continue;
+    const RequestBytes more = bytes_of_table(layout, g, num_tokens, num_spec);
     bytes.taken += more.taken;
     bytes.used += more.used;
   }
@@ -173,9 +189,14 @@ std::string describe(const Layout& layout) {
   auto out = std::back_inserter(text);
   for (size_t g = 0; g < layout.groups.size(); ++g) {
     const GroupLayout& group = layout.groups[g];
-    fmt::format_to(out, "group {}: {}, {} layers, blocks of {} entries, page {} bytes, slab {} + waste {} bytes\n", g,
+    fmt::format_to(out, "group {}: {}, {} layers, blocks of {} entries, page {} bytes, slab {}", g,
                    cache_kind_name(group.spec.kind), group.layers.size(), group.spec.block_size,
-                   group.layers[0].page_bytes, group.used_bytes, layout.block_stride - group.used_bytes);
+                   group.layers[0].page_bytes, group.used_bytes);
+    if (group.spec.table_of == kOwnTable) {
+      fmt::format_to(out, " + waste {} bytes\n", layout.block_stride - table_bytes(layout, g));
+    } else {
+      fmt::format_to(out, " bytes of group {}'s\n", group.spec.table_of);
+    }
   }
   fmt::format_to(out, "null block and its guard granules: {} bytes\n", layout.head_bytes);
   fmt::format_to(out, "blocks 1 to {}: {} bytes ({} each)\n", layout.num_blocks - 1, layout.body_bytes,

@@ -1,11 +1,11 @@
 // Layout: where every byte of the cache lies. A plain value, made once at start-up, printed by `blockzero plan`.
 //
-//   slab of block id b = [base + b * block_stride, + block_stride); inside it, per layer of the owning group, its page:
-//   plane 0 (K) then plane 1 (V). Groups overlap inside the slab: a block belongs to one group at a time.
+//   slab of block id b = [base + b * block_stride, + block_stride); inside it, per layer of the groups that share the
+//   owning table, its page: plane 0 (K) then plane 1 (V). Tables overlap inside the slab: a block is in one at a time.
 //
 // Invariants
 //   1. block_stride and every plane's offset are multiples of 128 bytes (KV-5).
-//   2. Planes of one group do not overlap and end within block_stride.
+//   2. Planes of the groups of one table do not overlap and end within block_stride.
 //   3. head_bytes + body_bytes + tail_bytes == total_bytes <= the budget asked for.
 //   4. Block 1 starts on a granule; tail_bytes == 0, or the tail holds a canary (design: the guard).
 #pragma once
@@ -32,7 +32,7 @@ struct LayerPages {
 struct GroupLayout {
   GroupSpec spec;
   std::vector<LayerPages> layers;  // as spec.layers
-  int64_t used_bytes = 0;          // of a slab; the rest of block_stride is waste while this group owns the block
+  int64_t used_bytes = 0;          // of a slab
 };
 
 struct Layout {
@@ -49,6 +49,9 @@ struct Layout {
 
 // The layout for a model. Fails when the specs make no sense or the budget holds fewer than two usable blocks.
 Result<Layout> make_layout(const LayoutRequest& request);
+
+// Bytes of a slab that the groups of one table fill; the rest is waste. table: the group that owns it.
+int64_t table_bytes(const Layout& layout, size_t table);
 
 // The pages of a model layer: of its first spec. REQUIRES: the layout has it.
 const LayerPages& pages_of_layer(const Layout& layout, int32_t layer);

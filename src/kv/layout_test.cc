@@ -110,6 +110,81 @@ TEST(Layout, DescribeAccountsForEveryByte) {
   EXPECT_NE(text.find("total: "), std::string::npos);
 }
 
+// GLM-5.3 in small: latents, their pooled keys and the open pool's tail, and states as large as many tokens.
+LayoutRequest states_and_latents() {
+  LayoutRequest request{{}, 64 << 20};
+  for (int32_t i = 0; i < 8; ++i) {
+    if (i % 4 != 3) {
+      request.layers.push_back(state_layer(i, 3 * 1024, 128 << 10));
+      continue;
+    }
+    request.layers.push_back({CacheKind::kFull, i, {1024, 0}});
+    request.layers.push_back(compressed(latent_layer(i, LatentFormat::kIndex), 4));
+    request.layers.push_back(ring_layer(i, 4, 4, {256, 256}));
+  }
+  return request;
+}
+
+// A small cache beside a large one takes no slabs of its own: it lies in the other's blocks, by the other's table.
+TEST(Layout, SmallCachesLieInTheBlocksOfLargeOnes) {
+  const Layout layout = make_layout(states_and_latents()).value();
+  int32_t readers = 0;
+  for (size_t g = 0; g < layout.groups.size(); ++g) {
+    const GroupLayout& group = layout.groups[g];
+    const CacheKind kind = group.spec.kind;
+    EXPECT_EQ(group.spec.table_of == kOwnTable, kind == CacheKind::kFull || kind == CacheKind::kState) << g;
+    if (group.spec.table_of == kOwnTable) continue;
+    ++readers;
+    const GroupLayout& owner = layout.groups[static_cast<size_t>(group.spec.table_of)];
+    EXPECT_TRUE(can_share_table(owner.spec, group.spec));
+    int64_t end = owner.used_bytes;
+    for (const LayerPages& p : group.layers) {
+      EXPECT_GE(p.k.offset, end);
+      EXPECT_GE(p.v.offset, p.k.offset + p.k.entry_bytes * p.k.block_size);
+      end = p.k.offset + p.page_bytes;
+    }
+    EXPECT_LE(end, table_bytes(layout, static_cast<size_t>(group.spec.table_of)));
+    EXPECT_LE(end, layout.block_stride);
+  }
+  EXPECT_EQ(readers, 2);
+  EXPECT_LE(bytes_of_request(layout, 8192, 0).waste(), kExplainedWaste) << describe(layout);
+  CacheManager m(make_cache_config(layout, 3, 8192));
+  const RowId row = m.admit();
+  m.append(row, 8192);
+  EXPECT_EQ(m.num_used_blocks() * layout.block_stride, bytes_of_request(layout, 8192, 0).taken);
+}
+
+TEST(Layout, WhatCannotShareATableHasItsOwn) {
+  GroupSpec full{CacheKind::kFull, 16, 0, {}}, pooled{CacheKind::kCompressed, 4, 0, {}, 4};
+  GroupSpec ring{CacheKind::kRing, 8, 0, {}, 4}, state{CacheKind::kState, 1, 0, {}, 1, true};
+  EXPECT_TRUE(can_share_table(full, pooled));
+  EXPECT_TRUE(can_share_table(state, ring));
+  EXPECT_FALSE(can_share_table(full, ring));
+  EXPECT_FALSE(can_share_table(ring, ring));  // a hit is cut to multiples of its own R only
+  EXPECT_FALSE(can_share_table(pooled, full));
+  GroupSpec window{CacheKind::kSlidingWindow, 16, 64, {}};
+  EXPECT_FALSE(can_share_table(window, pooled));
+  pooled.block_size = 8;  // 32 tokens
+  EXPECT_FALSE(can_share_table(full, pooled));
+  ring.zeroed = true;  // and nobody would zero it
+  EXPECT_FALSE(can_share_table(state, ring));
+  CacheConfig config;
+  config.groups = {full, pooled};
+  config.groups[1].table_of = 0;
+  config.max_seq_len = 64;
+  EXPECT_DEATH(table_shapes(config), "can_share_table");
+}
+
+// One state of 30 MB beside keys of which 2,048 tokens are 256 KiB: nothing fits that slab.
+TEST(Layout, WasteThatRemainsIsExplained) {
+  const LayoutRequest request{{state_layer(0, 30 << 20, 0), {CacheKind::kFull, 1, {128, 0}}}, int64_t{2} << 30};
+  const Layout layout = make_layout(request).value();
+  EXPECT_GT(bytes_of_request(layout, 8192, 0).waste(), kExplainedWaste);
+  const std::string text = describe(layout);
+  EXPECT_NE(text.find("% of the waste is group 1's (full): 4 slabs for 1048576 bytes"), std::string::npos) << text;
+  EXPECT_NE(text.find("of 131072 tokens it would be"), std::string::npos) << text;
+}
+
 TEST(Layout, AnotherGroupsViewAborts) {
   LayoutRequest request{{}, 64 << 20};
   for (int32_t i = 0; i < 12; ++i) {

@@ -39,6 +39,24 @@ constexpr int32_t tokens_per_block(const GroupSpec& spec) {
   }
 }
 
+// May a group's entries lie in the blocks of another, by that one's table? Pooled entries where a block holds the same
+// tokens; a ring in column 0 of what is kept, and hit, at an exact token (RING-2).
+constexpr bool can_share_table(const GroupSpec& owner, const GroupSpec& reader) {
+  if (owner.table_of != kOwnTable || (reader.zeroed && !owner.zeroed)) return false;
+  if (reader.kind == CacheKind::kRing) return owner.snapshot;
+  const bool pools = owner.kind == CacheKind::kCompressed && owner.ratio <= reader.ratio;
+  const bool tokens = pools || (owner.kind == CacheKind::kFull && owner.cp_world == 1);
+  return reader.kind == CacheKind::kCompressed && tokens && tokens_per_block(owner) == tokens_per_block(reader);
+}
+
+// Groups with a table of their own. REQUIRES: they come first.
+inline int32_t num_tables(const std::vector<GroupSpec>& groups) {
+  const auto owns = [](const GroupSpec& g) { return g.table_of == kOwnTable; };
+  const auto end = std::find_if_not(groups.begin(), groups.end(), owns);
+  BZ_CHECK(std::none_of(end, groups.end(), owns));
+  return static_cast<int32_t>(end - groups.begin());
+}
+
 constexpr int32_t sink_columns(const GroupSpec& spec) {
   return spec.sink_tokens == 0 ? 0 : ceil_div(spec.sink_tokens, spec.block_size);
 }

@@ -107,6 +107,58 @@ TEST(SlotKinds, Compressed) {
   report("compressed", cases);
 }
 
+// Groups that share a table: every entry lies in the block of the tokens it pools, a ring in the block of the row's
+// first state, and null stays pad for both.
+TEST(SlotKinds, GroupsThatShareATableNameTheSameBlocks) {
+  int64_t cases = 0;
+  for (int32_t ratio : {1, 2, 3, 4, 8, 128}) {
+    for (int32_t entries = 1; entries <= 4; ++entries) {
+      for (int32_t columns = 1; columns <= 3; ++columns) {
+        for (int32_t width = 0; width <= columns; ++width) {
+          for (int32_t null_column = -1; null_column < columns; ++null_column) {
+            const int32_t block_tokens = ratio * entries, tokens = block_tokens * columns;
+            Table t(SlotForm::kTokens, columns, block_tokens, tokens);
+            t.width[1] = width;
+            if (null_column >= 0) t.cell(null_column) = kNullBlock;
+            GroupView pooled = t.view;
+            pooled.form = SlotForm::kCompressed;
+            pooled.block_size = entries;
+            pooled.ratio = ratio;
+            std::set<int64_t> seen;
+            for (int32_t pos = ratio - 1; pos < tokens; pos += ratio, ++cases) {
+              const int64_t token = write_slot(t.view, kRow, pos, tokens).value();
+              const int64_t entry = write_slot(pooled, kRow, pos, tokens).value();
+              ASSERT_EQ(entry < 0, token < 0);
+              ASSERT_EQ(entry_slot(pooled, kRow, pos / ratio).value(), entry);
+              ASSERT_TRUE(entry < 0 || entry / entries == token / block_tokens);
+              ASSERT_TRUE(entry < 0 || seen.insert(entry).second);
+              ASSERT_EQ(write_slot(pooled, kNullRow, pos, tokens), kPadSlot);
+            }
+          }
+        }
+      }
+    }
+  }
+  for (int32_t columns = 1; columns <= 9; ++columns) {
+    for (int32_t capacity = 1; capacity <= 16; ++capacity) {
+      for (int32_t width = 0; width <= columns; ++width) {
+        Table t(SlotForm::kState, columns, 1, 64);
+        t.width[1] = width;
+        GroupView ring = t.view;
+        ring.form = SlotForm::kRing;
+        ring.block_size = capacity;
+        for (int32_t pos = 0; pos < 64; ++pos, ++cases) {
+          const int64_t slot = write_slot(ring, kRow, pos, pos + 1).value();
+          ASSERT_EQ(slot < 0, width == 0);
+          ASSERT_TRUE(slot < 0 || slot / capacity == state_of(t.view, kRow, 0).value());
+          ASSERT_EQ(write_slot(ring, kNullRow, pos, pos + 1), kPadSlot);
+        }
+      }
+    }
+  }
+  report("groups that share a table", cases);
+}
+
 // Of a step's tokens, those that survive in the ring get a slot, the others pad: as if written one after another.
 TEST(SlotKinds, Ring) {
   int64_t cases = 0;

@@ -1,4 +1,5 @@
-// What a layer caches (LayerSpec) and which layers share a block table (GroupSpec). Plain values, no behaviour.
+// What a layer caches (LayerSpec) and which layers lie alike in the blocks of one table (GroupSpec). Plain values, no
+// behaviour.
 //
 // A layer's part of a block is its page: one or two planes of `block_size` entries each, the second right after the
 // first. Attention: K[bs][Hkv][D] then V[bs][Hkv][D]. Latent fp8 formats: data rows, then scale rows. A recurrent
@@ -118,6 +119,8 @@ constexpr LayerSpec state_layer(int32_t layer, int64_t conv_bytes, int64_t state
   return {CacheKind::kState, layer, {conv_bytes, state_bytes}, 0, 1, 0, true};
 }
 
+inline constexpr int32_t kOwnTable = -1;
+
 struct GroupSpec {
   CacheKind kind = CacheKind::kFull;
   int32_t block_size = 0;       // entries in a block; kRing: the capacity; kState: 1
@@ -130,9 +133,17 @@ struct GroupSpec {
   int32_t cp_rank = 0;
   int32_t cp_interleave = 1;
   bool zeroed = false;  // as in LayerSpec
+  // The group whose blocks hold this one's entries too, and whose table it reads: pooled keys beside the latents they
+  // index, rings beside a state. kOwnTable: none; such groups come first.
+  int32_t table_of = kOwnTable;
 
   bool operator==(const GroupSpec&) const = default;
 };
+
+// The group whose table a group reads: its own, or another's.
+constexpr GroupId table_of(const GroupSpec& spec, GroupId group) {
+  return spec.table_of == kOwnTable ? group : GroupId(spec.table_of);
+}
 
 constexpr SlotForm slot_form(CacheKind kind) {
   switch (kind) {

@@ -3,7 +3,7 @@
 //   block   a fixed run of tokens (or one state) of one cache group, named by a BlockId; id 0 is null (PAD-1)
 //   slot    where one token's entry lives: block * block_size + offset; kPadSlot means nowhere
 //   row     a row of every group's block table, one per request; row 0 is the null row: width 0, for ever
-//   group   the layers that share a block table
+//   group   layers whose entries lie alike in the blocks of one table; several groups may share a table
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ inline constexpr StateId kNullState{0u};
 inline constexpr RowId kNullRow{0};
 inline constexpr SlotId kPadSlot{int64_t{-1}};
 
-inline constexpr int kMaxGroups = 8;
+inline constexpr int kMaxGroups = 10;
 
 // A change to the device-resident tables: an absolute, idempotent write (PAD-10).
 enum class ChangeKind : uint32_t {

@@ -120,8 +120,8 @@ void World::check_reads(const GroupView& g, const GroupSpec& spec, const StepRow
 // What a kernel finds that reads its blocks before a row's first entry is written (KV-4).
 void World::check_zeros(const GroupView& g, RowId row) {
   for (int32_t c = g.first[row.value()]; c < g.width[row.value()]; ++c) {
-    for (uint64_t v : memory_.at(block_at(g, row, c).value())) {
-      if (v != 0)
+    for (size_t i = 0; i < kPartEntries; ++i) {
+      if (memory_.at(block_at(g, row, c).value()).at(part_of(g.group) + i) != 0)
         return fail(fmt::format("row {} group {}: a former owner's bytes (KV-4)", row.value(), g.group.value()));
     }
   }
@@ -205,39 +205,47 @@ bool World::read_results() {
 
 // Writes, or checks, every byte of a transfer's blocks that the request's tokens define.
 void World::touch(const Net& net, Access access) {
+  for (const TransferBlock& b : net.blocks) {
+    for (int32_t g = 0; g < static_cast<int32_t>(m_.config().groups.size()); ++g) {
+      const GroupId group(g);
+      if (table_of(m_.config().groups[static_cast<size_t>(g)], group) == b.group) touch_block(net, b, group, access);
+    }
+  }
+}
+
+void World::touch_block(const Net& net, const TransferBlock& b, GroupId group, Access access) {
   const std::vector<int32_t>& tokens = net.request.tokens;
   const auto n = static_cast<int32_t>(tokens.size());
-  const auto entry = [&](const TransferBlock& b, int32_t offset, uint64_t v) {
-    uint64_t& c = memory_.at(b.block.value()).at(static_cast<size_t>(offset));
+  const auto entry = [&](int32_t offset, uint64_t v) {
+    uint64_t& c = memory_.at(b.block.value()).at(part_of(group) + static_cast<size_t>(offset));
     if (access == Access::kWrite) c = v;
     if (c != v) fail(fmt::format("a transfer read somebody else's bytes from block {}", b.block.value()));
   };
-  for (const TransferBlock& b : net.blocks) {
-    const GroupSpec& s = m_.config().groups[static_cast<size_t>(b.group.value())];
-    const int32_t bs = s.block_size;
-    switch (s.kind) {
-      case CacheKind::kState:
-        if (b.column == net.request.state_column) entry(b, 0, value(tokens, n - 1));
-        break;
-      case CacheKind::kRing:
-        for (int32_t p = std::max(0, n / s.ratio * s.ratio - (s.snapshot ? s.ratio : 0)); p < n; ++p)
-          entry(b, p % bs, value(tokens, p));
-        break;
-      case CacheKind::kCross:
-        for (int32_t p = b.column * bs; p < std::min(net.request.encoder_tokens, (b.column + 1) * bs); ++p)
-          entry(b, p % bs, encoder_value(p));
-        break;
-      case CacheKind::kCompressed:
-        for (int32_t e = b.column * bs; e < std::min(n / s.ratio, (b.column + 1) * bs); ++e)
-          entry(b, e % bs, value(tokens, e * s.ratio + s.ratio - 1));
-        break;
-      default:
-        for (int32_t p = 0, local = 0; p < n; ++p) {
-          if (p / s.cp_interleave % s.cp_world != s.cp_rank) continue;
-          if (local / bs + sink_columns(s) == b.column) entry(b, local % bs, value(tokens, p));
-          ++local;
-        }
-    }
+  const GroupSpec& s = m_.config().groups[static_cast<size_t>(group.value())];
+  const int32_t bs = s.block_size;
+  switch (s.kind) {
+    case CacheKind::kState:
+      if (b.column == net.request.state_column) entry(0, value(tokens, n - 1));
+      break;
+    case CacheKind::kRing:
+      if (b.column != 0) break;
+      for (int32_t p = std::max(0, n / s.ratio * s.ratio - (s.snapshot ? s.ratio : 0)); p < n; ++p)
+        entry(p % bs, value(tokens, p));
+      break;
+    case CacheKind::kCross:
+      for (int32_t p = b.column * bs; p < std::min(net.request.encoder_tokens, (b.column + 1) * bs); ++p)
+        entry(p % bs, encoder_value(p));
+      break;
+    case CacheKind::kCompressed:
+      for (int32_t e = b.column * bs; e < std::min(n / s.ratio, (b.column + 1) * bs); ++e)
+        entry(e % bs, value(tokens, e * s.ratio + s.ratio - 1));
+      break;
+    default:
+      for (int32_t p = 0, local = 0; p < n; ++p) {
+        if (p / s.cp_interleave % s.cp_world != s.cp_rank) continue;
+        if (local / bs + sink_columns(s) == b.column) entry(local % bs, value(tokens, p));
+        ++local;
+      }
   }
 }
 

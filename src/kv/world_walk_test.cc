@@ -55,6 +55,18 @@ std::vector<NamedConfig> world_configs() {
       {"qwen4: full, ring, states",
        config_of({group_spec(CacheKind::kFull, 8), ring_spec(4, qsa_ring(4, 1, 8), false), state_spec(), state_spec()},
                  1)});
+  // As make_layout places them: pooled keys in the blocks of the entries they index, rings in those of a state.
+  all.push_back(
+      {"glm: pooled keys beside latents, tail beside a state",
+       config_of({group_spec(CacheKind::kFull, 8), state_spec(), state_spec(), in_blocks_of(0, compressed_spec(4, 2)),
+                  in_blocks_of(2, ring_spec(4, pool_ring(4, 2), false))},
+                 2)});
+  all.push_back(
+      {"v4: two ratios in one table, two rings in another",
+       config_of({window_spec(CacheKind::kSlidingWindow, 4, 5), ring_spec(4, compressor_ring_v4(4, true, 1), true),
+                  compressed_spec(4, 4), in_blocks_of(2, compressed_spec(8, 2)),
+                  in_blocks_of(1, ring_spec(8, compressor_ring_v4(8, false, 1), false))},
+                 1)});
   all.push_back({"a ring that does not divide the blocks",
                  config_of({group_spec(CacheKind::kFull, 3), ring_spec(2, 4, false)}, 1)});
   all.push_back({"states alone", config_of({state_spec(), state_spec()}, 3)});
@@ -69,6 +81,7 @@ std::vector<NamedConfig> world_configs() {
     if (std::string(n.name) == "states alone") n.config.snapshot_interval = 4;
     // Two of them with kernels that read before they write, and one with a draft layer.
     if (std::string(n.name).starts_with("v4.1")) n.config.groups[1].zeroed = n.config.groups[3].zeroed = true;
+    if (n.config.groups.back().table_of == 1) n.config.groups[1].zeroed = n.config.groups.back().zeroed = true;
     if (std::string(n.name) == "full") n.config.groups[0].zeroed = n.config.recompute_last_block = true;
   }
   return all;

@@ -27,6 +27,12 @@ const std::vector<CacheMix>& cache_mixes() {
        {kv::window_spec(CacheKind::kSlidingWindow, 4, 5), kv::compressed_spec(4, 2), kv::compressed_spec(8, 1),
         kv::ring_spec(4, 9, true), kv::ring_spec(8, 9, false)}},
       {"full, pooled, tail, state", {full(8), kv::compressed_spec(4, 2), kv::ring_spec(4, 8, false), kv::state_spec()}},
+      {"pooled keys beside latents, tail beside a state",
+       {full(8), kv::state_spec(), kv::in_blocks_of(0, kv::compressed_spec(4, 2)),
+        kv::in_blocks_of(1, kv::ring_spec(4, 8, false))}},
+      {"two ratios in one table, two rings in another",
+       {kv::window_spec(CacheKind::kSlidingWindow, 4, 5), kv::ring_spec(4, 9, true), kv::compressed_spec(4, 4),
+        kv::in_blocks_of(2, kv::compressed_spec(8, 2)), kv::in_blocks_of(1, kv::ring_spec(8, 9, false))}},
       {"full, ring, two states", {full(8), kv::ring_spec(4, 8, false), kv::state_spec(), kv::state_spec()}},
       {"a ring that does not divide the blocks", {full(3), kv::ring_spec(2, 4, false)}},
       // Without an encoder the cross group stays empty beside the others.
@@ -40,18 +46,23 @@ const std::vector<CacheMix>& cache_mixes() {
   return kMixes;
 }
 
+int64_t part_offset(const kv::GroupSpec& spec, kv::GroupId group) {
+  return spec.table_of == kv::kOwnTable ? 0 : kPartBytes * group.value();
+}
+
 kv::Layout layout_of(const CacheMix& mix, int32_t num_blocks) {
-  constexpr int64_t kStride = 128;  // bytes: 16 entries of the shadow's 8
   kv::Layout layout;
-  layout.block_stride = kStride;
+  layout.block_stride = kPartBytes * static_cast<int64_t>(mix.groups.size());
   layout.num_blocks = num_blocks;
   for (size_t g = 0; g < mix.groups.size(); ++g) {
     const auto layer = static_cast<int32_t>(g);
-    const kv::PageView page{kStride, 0, 1, mix.groups[g].block_size, kv::GroupId(layer)};
+    const kv::GroupId id(layer);
+    const int64_t offset = part_offset(mix.groups[g], id);
+    const kv::PageView page{layout.block_stride, offset, kEntryBytes, mix.groups[g].block_size, id};
     kv::GroupLayout group;
     group.spec = mix.groups[g];
     group.spec.layers = {layer};
-    group.layers = {{layer, layer, page, page, kStride}};
+    group.layers = {{layer, layer, page, page, kPartBytes}};
     layout.groups.push_back(std::move(group));
   }
   return layout;

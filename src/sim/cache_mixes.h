@@ -14,7 +14,13 @@ struct CacheMix {
 };
 const std::vector<CacheMix>& cache_mixes();
 
-// One layer a group; a slab has room for the shadow's entries.
+// What the shadow keeps of an entry, and room for those of one group in a block; groups that share a table have parts
+// of their own.
+inline constexpr int64_t kEntryBytes = sizeof(uint64_t), kPartBytes = 16 * kEntryBytes;
+
+int64_t part_offset(const kv::GroupSpec& spec, kv::GroupId group);
+
+// One layer a group.
 kv::Layout layout_of(const CacheMix& mix, int32_t num_blocks);
 
 }  // namespace bz::sim

@@ -4,6 +4,7 @@
 
 #include "device/null/null_stream.h"
 #include "kv/hash.h"
+#include "sim/cache_mixes.h"
 
 namespace bz::sim {
 namespace {
@@ -37,12 +38,13 @@ void ShadowModel::forward(const models::ForwardContext& ctx) {
   device::null::enqueue<ShadowParams>(ctx.stream, params, [](const ShadowParams& p) { p.run(p.model, p.view); });
 }
 
-// Entry `offset` of a block: 8 bytes of its slab.
-uint64_t& ShadowModel::cell(int32_t block, int32_t offset) {
+// A group's entry `offset` of a block.
+uint64_t& ShadowModel::cell(kv::GroupId group, int32_t block, int32_t offset) {
   const device::SlabRequest& request = slabs_->request();
+  const int64_t part = part_offset(groups_[static_cast<size_t>(group.value())], group);
   BZ_CHECK(block > 0 && block < request.num_blocks && offset >= 0);
-  BZ_CHECK_LE((offset + 1) * static_cast<int64_t>(sizeof(uint64_t)), request.block_stride);
-  return reinterpret_cast<uint64_t*>(slabs_->base() + block * request.block_stride)[offset];
+  BZ_CHECK_LE((offset + 1) * kEntryBytes, kPartBytes);
+  return reinterpret_cast<uint64_t*>(slabs_->base() + block * request.block_stride + part)[offset];
 }
 
 void ShadowModel::run(const ops::StepView& view) {
@@ -122,7 +124,7 @@ void ShadowModel::write(const ops::GroupStep& group, const kv::GroupSpec& spec, 
     if (elsewhere) continue;
     const auto block = static_cast<int32_t>(slot.value() / spec.block_size);
     if (block == 0) return fail("row {} writes into the null block", row.table_row.value());
-    cell(block, static_cast<int32_t>(slot.value() % spec.block_size)) =
+    cell(group.view.group, block, static_cast<int32_t>(slot.value() % spec.block_size)) =
         p < row.known_end ? row.known->contents[static_cast<size_t>(p)] : kRejected;
   }
 }
@@ -131,11 +133,11 @@ void ShadowModel::write(const ops::GroupStep& group, const kv::GroupSpec& spec, 
 void ShadowModel::run_state(const kv::GroupView& g, const Row& row) {
   const auto block = static_cast<int32_t>(kv::state_of(g, row.table_row, 0).value());
   if (block == 0) return fail("row {} has no state in group {}", row.table_row.value(), g.group.value());
-  if (row.start > 0 && cell(block, 0) != row.known->contents[static_cast<size_t>(row.start - 1)]) {
+  if (row.start > 0 && cell(g.group, block, 0) != row.known->contents[static_cast<size_t>(row.start - 1)]) {
     return fail("row {}: the state in block {} of group {} is not the row's", row.table_row.value(), block,
                 g.group.value());
   }
-  cell(block, 0) = row.known->contents[static_cast<size_t>(row.end - 1)];
+  cell(g.group, block, 0) = row.known->contents[static_cast<size_t>(row.end - 1)];
 }
 
 // Every entry that a query at `position` may see.
@@ -166,7 +168,7 @@ void ShadowModel::expect_entry(const kv::GroupView& g, const Row& row, int32_t e
                 position);
   }
   const auto block = static_cast<int32_t>(slot.value() / g.block_size);
-  if (cell(block, static_cast<int32_t>(slot.value() % g.block_size)) !=
+  if (cell(g.group, block, static_cast<int32_t>(slot.value() % g.block_size)) !=
       row.known->contents[static_cast<size_t>(position)]) {
     fail("row {} group {}: block {} does not hold the row's entry of position {}", row.table_row.value(),
          g.group.value(), block, position);

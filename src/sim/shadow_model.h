@@ -67,7 +67,7 @@ class ShadowModel final : public models::Model {
   void run_state(const kv::GroupView& g, const Row& row);
   void check_reads(const kv::GroupView& g, const kv::GroupSpec& spec, const Row& row, int32_t position);
   void expect_entry(const kv::GroupView& g, const Row& row, int32_t entry, int32_t position);
-  uint64_t& cell(int32_t block, int32_t offset);
+  uint64_t& cell(kv::GroupId group, int32_t block, int32_t offset);
   template <class... Args>
   void fail(fmt::format_string<Args...> f, Args&&... args) {
     if (error_.empty()) error_ = fmt::format(f, std::forward<Args>(args)...);

@@ -24,6 +24,7 @@ struct Setting {
   int32_t num_blocks = 400;
   int32_t min_rows = 0;
   bool dummies = false;
+  bool share_tables = false;
 };
 void PrintTo(const Setting& s, std::ostream* out) { *out << s.name; }
 
@@ -34,11 +35,13 @@ TEST_P(EveryKind, AnswersAreThoseOfAModelThatNeverForgets) {
   constexpr int32_t kMaxModelLen = 120, kMaxRows = 8, kOutputs = 30;
   const auto device = device::create_device({.num_threads = 2}).value();
   const ops::OpTable* ops = ops::op_table_for(device::DeviceKind::kCpu).value();
-  const auto model = every_kind_model(kMaxModelLen, 0);
+  const auto model = every_kind_model(kMaxModelLen, 0, s.share_tables);
+  const int64_t slab = s.share_tables ? 8 * 192 + 128 : 128;  // the full layer's page, and its pooled entries'
   const kv::Layout layout =
-      kv::make_layout({.layers = model->cache_specs(), .cache_bytes = 4096 + s.num_blocks * 128, .block_size = 8})
+      kv::make_layout({.layers = model->cache_specs(), .cache_bytes = 4096 + s.num_blocks * slab, .block_size = 8})
           .value();
-  ASSERT_EQ(layout.block_stride, 128);
+  ASSERT_EQ(layout.block_stride, slab);
+  ASSERT_EQ(kv::num_tables(make_cache_config(layout, 2, kMaxModelLen).groups), s.share_tables ? 4 : 8);
   engine::RunnerConfig config;
   config.limits = {64, kMaxRows, 1000};
   config.mode = s.graphs;
@@ -79,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Each, EveryKind,
                          testing::Values(Setting{"graphs"}, Setting{"one_by_one", engine::GraphMode::kNone},
                                          Setting{"padded", engine::GraphMode::kFull, 400, 8},
                                          Setting{"beside_dummies", engine::GraphMode::kFull, 400, 0, true},
-                                         Setting{"preempted", engine::GraphMode::kFull, 90, 3, true}),
+                                         Setting{"preempted", engine::GraphMode::kFull, 90, 3, true},
+                                         Setting{"sharing_tables", engine::GraphMode::kFull, 400, 3, true, true}),
                          [](const auto& p) { return p.param.name; });
 
 }  // namespace

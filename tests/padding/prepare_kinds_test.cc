@@ -21,7 +21,8 @@ using kv::RowId;
 constexpr int32_t kSpec = 2;  // tokens speculated per step
 constexpr int32_t kRows = 6, kTokens = 48;
 
-enum Group { kFull, kWindow, kCompressed, kTail, kQsa, kCompressor, kState, kNumGroups };
+// The last two have no tables of their own: pooled keys in the blocks of kFull, a ring in those of kState.
+enum Group { kFull, kWindow, kCompressed, kTail, kQsa, kCompressor, kState, kPooled, kTailOfState, kNumGroups };
 
 kv::GroupSpec group(CacheKind kind, int32_t block_size, int32_t ratio = 1, int32_t window = 0) {
   kv::GroupSpec g;
@@ -40,7 +41,12 @@ kv::CacheConfig every_kind() {
               group(CacheKind::kRing, kv::pool_ring(4, kSpec), 4),         // GLM-5.3
               group(CacheKind::kRing, kv::qsa_ring(4, kSpec, 16), 4),      // Qwen4
               group(CacheKind::kRing, kv::compressor_ring_v41(kSpec), 2),  // DeepSeek-V4.1
-              group(CacheKind::kState, 1)};
+              group(CacheKind::kState, 1),
+              group(CacheKind::kCompressed, 4, 4),
+              group(CacheKind::kRing, kv::pool_ring(4, kSpec), 4)};
+  c.groups[kState].snapshot = true;
+  c.groups[kPooled].table_of = kFull;
+  c.groups[kTailOfState].table_of = kState;
   c.num_blocks = 200;
   c.max_rows = kRows + 1;
   c.max_seq_len = 64;

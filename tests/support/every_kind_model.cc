@@ -128,7 +128,7 @@ void forward_kernel(const Params& p, device::cpu::Worker& worker) {
 
 class EveryKindModel final : public models::Model {
  public:
-  EveryKindModel(int32_t max_model_len, int32_t num_spec) : max_model_len_(max_model_len) {
+  EveryKindModel(int32_t max_model_len, int32_t num_spec, bool large) : max_model_len_(max_model_len) {
     specs_ = {layer(0, CacheKind::kFull, 0, 1),          layer(1, CacheKind::kSlidingWindow, 6, 1),
               layer(2, CacheKind::kChunkedLocal, 12, 1), layer(3, CacheKind::kCompressed, 0, 4),
               layer(4, CacheKind::kRing, 0, 4),          layer(5, CacheKind::kRing, 0, 4),
@@ -137,6 +137,7 @@ class EveryKindModel final : public models::Model {
     specs_[5].capacity = kv::qsa_ring(4, num_spec, 16) + 4;      // Qwen4's ring, apart from the tail
     specs_[6].capacity = kv::compressor_ring_v41(num_spec) * 2;  // DeepSeek-V4.1's
     specs_[7].snapshot = true;
+    if (large) specs_[0].entry_bytes[0] = 192, specs_[7].entry_bytes[0] = 1024;
   }
   int32_t vocab_size() const override { return kEveryKindVocab; }
   int32_t max_model_len() const override { return max_model_len_; }
@@ -163,8 +164,8 @@ class EveryKindModel final : public models::Model {
 
 }  // namespace
 
-std::unique_ptr<models::Model> every_kind_model(int32_t max_model_len, int32_t num_spec) {
-  return std::make_unique<EveryKindModel>(max_model_len, num_spec);
+std::unique_ptr<models::Model> every_kind_model(int32_t max_model_len, int32_t num_spec, bool large) {
+  return std::make_unique<EveryKindModel>(max_model_len, num_spec, large);
 }
 
 std::vector<int32_t> next_tokens(const std::vector<int32_t>& prompt, int32_t count) {

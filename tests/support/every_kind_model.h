@@ -16,8 +16,8 @@ namespace bz::test {
 
 inline constexpr int32_t kEveryKindVocab = 97;
 
-// CPU only.
-std::unique_ptr<models::Model> every_kind_model(int32_t max_model_len, int32_t num_spec);
+// CPU only. large: the full layer's entries and the state are, so that the small caches share their tables.
+std::unique_ptr<models::Model> every_kind_model(int32_t max_model_len, int32_t num_spec, bool large = false);
 
 // What the model must answer to a prompt.
 std::vector<int32_t> next_tokens(const std::vector<int32_t>& prompt, int32_t count);
