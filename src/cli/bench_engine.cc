@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -29,7 +30,9 @@ struct Run {
   double prefill_seconds = 0, decode_seconds = 0;
   size_t decode_tokens = 0;
   int64_t steps = 0;
+  int64_t graphs_recorded = 0;
   device::StepTimes device;
+  std::vector<double> host_us;  // of each step, if measured
   double per_step_us(double seconds) const { return seconds / static_cast<double>(steps) * 1e6; }
 };
 
@@ -38,7 +41,12 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 class Workload {
  public:
   Workload(engine::LoadedModel& model, const BenchEngineOptions& options, uint64_t seed)
-      : core_(model.core()), vocab_(model.model().vocab_size()), o_(options), rng_(seed), next_id_(seed << 32) {}
+      : core_(model.core()),
+        runner_(model.runner()),
+        vocab_(model.model().vocab_size()),
+        o_(options),
+        rng_(seed),
+        next_id_(seed << 32) {}
 
   void add(int new_tokens) {
     engine::Request request;
@@ -52,6 +60,15 @@ class Workload {
   bool step() {
     const bool more = core_.step();
     core_.capture_one();
+    return more;
+  }
+  // Runs some of the engine's work and notes how long its thread was busy with it, not waiting.
+  template <class Work>
+  bool measured(std::vector<double>& host_us, Work&& some) {
+    const double waited = runner_.step_times().wait_seconds;
+    const auto start = Clock::now();
+    const bool more = some();
+    host_us.push_back((since(start) - (runner_.step_times().wait_seconds - waited)) * 1e6);
     return more;
   }
   size_t tokens() const {
@@ -72,6 +89,7 @@ class Workload {
 
  private:
   engine::EngineCore& core_;
+  const engine::GraphRunner& runner_;
   uint64_t vocab_;
   const BenchEngineOptions& o_;
   std::mt19937_64 rng_;
@@ -90,14 +108,15 @@ Run run_batch(engine::LoadedModel& model, const BenchEngineOptions& o, int new_t
   run.prefill_seconds = since(start);
   if (measure) model.runner().measure_steps();
   const size_t before = work.tokens();
-  const int64_t steps_before = model.runner().stats().steps;
+  const engine::RunnerStats stats = model.runner().stats();
   start = Clock::now();
-  while (work.step()) {
+  while (measure ? work.measured(run.host_us, [&] { return work.step(); }) : work.step()) {
   }
   run.decode_seconds = since(start);
   work.check_finished();
   run.decode_tokens = work.tokens() - before;
-  run.steps = model.runner().stats().steps - steps_before;
+  run.steps = model.runner().stats().steps - stats.steps;
+  run.graphs_recorded = model.runner().stats().captures - stats.captures;
   if (measure) run.device = model.runner().step_times();
   return run;
 }
@@ -110,18 +129,19 @@ Run run_churn(engine::LoadedModel& model, const BenchEngineOptions& o, uint64_t 
     while (work.num_unfinished() < static_cast<size_t>(o.rows)) {
       work.add(static_cast<int>(1 + work.random() % (2 * mean_life - 1)));
     }
-    work.step();
+    return work.step();
   };
   for (uint64_t i = 0; i < 3 * mean_life; ++i) step();  // lives overlap evenly, graphs are recorded
   if (measure) model.runner().measure_steps();
   Run run;
   const size_t before = work.tokens();
-  const int64_t steps_before = model.runner().stats().steps;
+  const engine::RunnerStats stats = model.runner().stats();
   const auto start = Clock::now();
-  for (int i = 0; i < o.new_tokens; ++i) step();
+  for (int i = 0; i < o.new_tokens; ++i) measure ? work.measured(run.host_us, step) : step();
   run.decode_seconds = since(start);
   run.decode_tokens = work.tokens() - before;
-  run.steps = model.runner().stats().steps - steps_before;
+  run.steps = model.runner().stats().steps - stats.steps;
+  run.graphs_recorded = model.runner().stats().captures - stats.captures;
   if (measure) run.device = model.runner().step_times();
   while (work.step()) {
   }
@@ -129,10 +149,11 @@ Run run_churn(engine::LoadedModel& model, const BenchEngineOptions& o, uint64_t 
   return run;
 }
 
-double median(std::vector<double> v) {
+double quantile(std::vector<double> v, double q) {
   std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
+  return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
 }
+double median(const std::vector<double>& v) { return quantile(v, 0.5); }
 
 nlohmann::ordered_json measure(engine::LoadedModel& model, const BenchEngineOptions& o, double ready_seconds) {
   const auto run = [&](uint64_t seed, bool measured) {
@@ -169,9 +190,15 @@ nlohmann::ordered_json measure(engine::LoadedModel& model, const BenchEngineOpti
       {"steps_without_graph", stats.steps_without_graph},
       {"null_block_clean", stats.null_block_clean},
   };
-  const Run measured = run(1000, true);
+  Run measured = run(1000, true);
+  for (uint64_t i = 1; i < 4 && measured.graphs_recorded > 0; ++i)
+    measured = run(1000 + i, true);  // a size that is rare
   if (const device::StepTimes& d = measured.device; d.steps > 0) {
-    j["host_us"] = measured.per_step_us(measured.decode_seconds - d.wait_seconds);
+    j["host_us"] =
+        std::accumulate(measured.host_us.begin(), measured.host_us.end(), 0.0) / static_cast<double>(measured.steps);
+    j["host_us_median"] = median(measured.host_us);
+    j["host_us_p99"] = quantile(measured.host_us, 0.99);
+    j["graphs_recorded_meanwhile"] = measured.graphs_recorded;
     j["device_busy_us"] = measured.per_step_us(d.busy_seconds);
     j["device_idle"] = d.idle_seconds / (d.idle_seconds + d.busy_seconds);
   }
@@ -185,8 +212,10 @@ void print(const nlohmann::ordered_json& j) {
               number("step_us"), number("weights_gb_s"));
   if (number("prefill_tok_s") > 0) std::printf("prefill: %.0f tok/s\n", number("prefill_tok_s"));
   if (j.contains("host_us")) {
-    std::printf("a step takes the device %.1f us and the host %.1f us; the device idles %.2f %%\n",
-                number("device_busy_us"), number("host_us"), 100 * number("device_idle"));
+    std::printf(
+        "a step takes the device %.1f us and the host %.1f us (median %.1f, p99 %.1f); the device idles %.2f %%\n",
+        number("device_busy_us"), number("host_us"), number("host_us_median"), number("host_us_p99"),
+        100 * number("device_idle"));
   }
   std::printf("ready after %.2f s; null block %s\n", number("ready_s"),
               j.at("null_block_clean").get<bool>() ? "clean" : "NOT ZERO");

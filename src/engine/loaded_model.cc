@@ -47,6 +47,13 @@ std::string model_name(const LoadOptions& options, const models::ModelConfig& co
   return std::filesystem::path(options.model_path).stem().string();
 }
 
+// What a device says of memory that it does not have, with the way out.
+template <class T>
+Result<T> or_use(Result<T> made, const char* way_out) {
+  if (made.ok() || made.status().code() != StatusCode::kResourceExhausted) return made;
+  return Status(StatusCode::kResourceExhausted, fmt::format("{}; {}", made.status().message(), way_out));
+}
+
 bool on_cpu(const LoadOptions& o) { return o.device.name == "cpu"; }
 
 // Fills in what was left to us, and refuses what makes no sense.
@@ -124,7 +131,8 @@ Status LoadedModel::start(const Progress& progress) {
   BZ_ASSIGN(ops_, ops::op_table_for(device_->kind(), o.batch_invariant));
   if (o.ops != nullptr) ops_ = o.ops;
   say(fmt::format("device: {}, {} in {:.3f} s", device_->description(), ops_->isa, clock.lap()));
-  BZ_ASSIGN(models::WeightStore weights, models::WeightStore::create(*device_, *plan_.file, o.random_weights));
+  BZ_ASSIGN(models::WeightStore weights, or_use(models::WeightStore::create(*device_, *plan_.file, o.random_weights),
+                                                "the weights do not fit: use a smaller model, or --device cpu"));
   weights_ = std::make_unique<models::WeightStore>(std::move(weights));
   BZ_ASSIGN(model_, models::make_llama(*plan_.file, plan_.config, *ops_, *o.kv_dtype, weights_.get()));
   say(fmt::format("weights: {} bytes, {} in {:.3f} s", model_->weight_bytes(),
@@ -145,12 +153,8 @@ Status LoadedModel::start(const Progress& progress) {
   runner.cache.max_changes_per_plan = runner.limits.max_changes;
   runner.cache.num_spec = o.num_draft_tokens;
   runner.null_guard = o.null_guard;
-  auto made = GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner);
-  if (!made.ok() && made.status().code() == StatusCode::kResourceExhausted) {
-    return Status(StatusCode::kResourceExhausted,
-                  made.status().message() + "; lower --kv-cache-bytes, --max-model-len or --max-num-seqs");
-  }
-  BZ_ASSIGN(runner_, std::move(made));
+  BZ_ASSIGN(runner_, or_use(GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner),
+                            "lower --kv-cache-bytes, --max-num-batched-tokens, --max-num-seqs or --max-model-len"));
   say(fmt::format("cache: {} blocks of {} bytes, null block guard {} in {:.3f} s", plan_.layout.num_blocks - 1,
                   plan_.layout.block_stride, device::null_guard_name(o.null_guard), clock.lap()));
 

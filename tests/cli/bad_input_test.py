@@ -72,6 +72,14 @@ class BadInput(unittest.TestCase):
         self.refused("bench", "engine", self.write("no.json", b"[1"), "--random", says=["no.json"])
         self.refused("bench", "engine", self.good, "--rows", "0", says=["--rows"])
 
+    def test_devices_that_are_not_there(self):
+        for device in ("tpu", "cuda:x", "cuda:-1"):
+            self.refused("run", self.good, "-p", "x", "--device", device, says=["--device", device, "no such device"])
+        if os.path.exists("/dev/nvidia0"):
+            self.skipTest("a GPU: tests/device says what is refused there")
+        # A build without CUDA, or one with it and no driver or GPU.
+        self.refused("run", self.good, "-p", "x", "--device", "cuda:0", says=["--device cuda:0", "use", "cpu"])
+
     def test_replay_of_what_is_no_record(self):
         for data in (b"", b"{}", b'{"record": "blockzero fault 1"}'):
             self.refused("replay", self.write("record.json", data), says=["record.json", "no fault record"])

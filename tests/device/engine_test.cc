@@ -83,6 +83,50 @@ struct CollectTokens final : engine::Sink {
   std::vector<int32_t> tokens;
 };
 
+// As the server runs them: two steps in flight, no observer.
+std::vector<std::vector<int32_t>> tokens_in_pipeline(engine::LoadedModel& model,
+                                                     const std::vector<engine::Request>& requests) {
+  std::vector<std::shared_ptr<CollectTokens>> sinks;
+  model.core().use_pipeline();
+  for (const engine::Request& r : requests) {
+    sinks.push_back(std::make_shared<CollectTokens>());
+    model.core().add(engine::RequestId(sinks.size()), r, sinks.back());
+  }
+  while (model.core().step()) {
+  }
+  std::vector<std::vector<int32_t>> tokens;
+  for (const auto& sink : sinks) tokens.push_back(sink->tokens);
+  return tokens;
+}
+
+// Drafts of the text itself, in every graph mode and with two steps in flight.
+TEST_P(EngineOnGpu, DraftsChangeNoBitOfAnAnswer) {
+  if (!GetParam()) GTEST_SKIP() << "without --batch-invariant";
+  for (engine::Request& r : requests_) {  // texts that repeat themselves, so that there are drafts
+    r.prompt.insert(r.prompt.end(), r.prompt.begin(), r.prompt.end());
+  }
+  const Trace expected = run(options(), {.at_once = 1});
+  engine::LoadOptions o = options();
+  o.num_draft_tokens = 4;
+  for (const GraphMode mode : {GraphMode::kNone, GraphMode::kPiecewise, GraphMode::kFull, GraphMode::kAuto}) {
+    o.graphs = mode;
+    const auto model = load_on_gpu(o);
+    EXPECT_EQ(first_difference(expected, run_requests(*model, requests_, {.dummy_between = mode == GraphMode::kFull})),
+              "")
+        << engine::graph_mode_name(mode);
+    const engine::EngineStats stats = model->core().stats();
+    EXPECT_GT(stats.spec_accepted_tokens, 0);
+    EXPECT_LT(stats.spec_accepted_tokens, stats.spec_draft_tokens);
+  }
+  const auto model = load_on_gpu(o);
+  const std::vector<std::vector<int32_t>> tokens = tokens_in_pipeline(*model, requests_);
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    std::vector<int32_t> want;
+    for (const Sampled& s : expected[i]) want.push_back(s.token);
+    EXPECT_EQ(tokens[i], want) << "request " << i << " in the pipeline";
+  }
+}
+
 // Every byte of the cache that the row's tokens did not write is as it was, but for blocks that others had before.
 void expect_only_entries_of(engine::LoadedModel& model, kv::RowId row, int32_t num_tokens, std::byte untouched,
                             const std::vector<bool>& had_before) {

@@ -36,7 +36,9 @@ struct Case {
   uint32_t fault;                  // what is caught
   CaughtBy caught_by;
   const char* sanitizer_says;
-  bool harms_on_gpu = true;  // false: there every op takes the number of valid tokens, and so skips it
+  // false: the GPU's ops, which all take the number of valid rows or tokens, stop before what is stale: it stores no K
+  // or V and samples nothing. Its sign stays in the step view, where the sanitizer sees it.
+  bool harms_on_gpu = true;
 };
 
 const Case kCases[] = {
@@ -60,14 +62,16 @@ const Case kCases[] = {
      {bits({kNoReserveCheck})},
      bits({kStageOnlyLiveRows}),
      CaughtBy::kSanitizer,
-     "batch row 2 names table row ., should be 0"},
+     "batch row 2 names table row ., should be 0",
+     false},
     {"F08_release_without_change_with_F11",
      Scenario::kBlocksChangeHands,
      bits({kReleaseWithoutChange, kStageOnlyLiveRows, kNoReserveCheck}),
      {bits({kReleaseWithoutChange, kNoReserveCheck}), bits({kStageOnlyLiveRows, kNoReserveCheck})},
      bits({kReleaseWithoutChange, kStageOnlyLiveRows}),
      CaughtBy::kReserve,
-     "table row . has width . on the device, 0 on the host"},
+     "table row . has width . on the device, 0 on the host",
+     false},
     {"F09_dummy_runs_the_last_real_batch",
      Scenario::kIdleRank,
      bits({kDummySkipsStaging, kNoSequenceCheck, kNoReserveCheck}),
@@ -106,10 +110,10 @@ class Mutations : public testing::TestWithParam<std::tuple<Case, std::string>> {
   Mutations() : file_(quantized_tiny()) {}
   void SetUp() override {
     BZ_SKIP_WITHOUT_TEST_DEVICE();
-    if (tests_use_gpu() && !fault().harms_on_gpu) GTEST_SKIP() << "no op on the GPU runs into it";
     GTEST_FLAG_SET(death_test_style, tests_use_gpu() ? "threadsafe" : "fast");  // no fork with a GPU in use
   }
   const Case& fault() const { return std::get<0>(GetParam()); }
+  bool harms() const { return fault().harms_on_gpu || !tests_use_gpu(); }
   const std::string& isa() const { return std::get<1>(GetParam()); }
   Outcome play(uint32_t mutations, NullGuard guard, bool sanitize) const {
     return test::play(file_.path(), isa(), fault().scenario, mutations, guard, sanitize);
@@ -138,7 +142,11 @@ TEST_P(Mutations, ItDoesHarmWhereGuardAndChecksAreOff) {
   EXPECT_TRUE(outcome.alive) << outcome.failure << " (a check is still on)";
   const std::string what = harm(outcome);
   std::printf("%s: %s\n", fault().name, what.c_str());
-  EXPECT_NE(what, "");
+  if (harms()) {
+    EXPECT_NE(what, "");
+  } else {
+    EXPECT_EQ(what, "");
+  }
 }
 
 TEST_P(Mutations, ItsPartsAloneDoNot) {
@@ -147,6 +155,10 @@ TEST_P(Mutations, ItsPartsAloneDoNot) {
 
 TEST_P(Mutations, ItIsCaught) {
   const Case& c = fault();
+  if (c.caught_by == CaughtBy::kGuard && !harms()) {
+    EXPECT_EQ(harm(play(c.harmful, NullGuard::kReadOnly, false)), "");  // nothing to catch
+    return;
+  }
   if (c.caught_by == CaughtBy::kGuard && tests_use_gpu()) {
     EXPECT_EXIT(play(c.harmful, NullGuard::kReadOnly, false), testing::ExitedWithCode(1),
                 "fault on the device: step 1.*cudaErrorIllegalAddress");

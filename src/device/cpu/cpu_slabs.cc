@@ -107,14 +107,13 @@ Result<std::unique_ptr<SlabMemory>> create_cpu_slabs(const SlabRequest& request)
   BZ_CHECK_GE(request.num_blocks, 2);
   const int64_t total = request.block_stride * request.num_blocks;
   if (total > physical_memory_bytes()) {
-    return resource_exhausted(
-        "a cache of {} bytes does not fit in this machine's {} bytes of memory; use a smaller --kv-cache-bytes", total,
-        physical_memory_bytes());
+    return resource_exhausted("a cache of {} bytes does not fit in this machine's {} bytes of memory", total,
+                              physical_memory_bytes());
   }
   auto slabs = std::make_unique<CpuSlabs>(request);
   if (!slabs->map()) {
-    return resource_exhausted("the cache of {} blocks of {} bytes cannot be mapped: {}; use a smaller --kv-cache-bytes",
-                              request.num_blocks, request.block_stride, std::strerror(errno));
+    return resource_exhausted("the cache of {} blocks of {} bytes cannot be mapped: {}", request.num_blocks,
+                              request.block_stride, std::strerror(errno));
   }
   return std::unique_ptr<SlabMemory>(std::move(slabs));
 }

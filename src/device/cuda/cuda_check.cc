@@ -9,6 +9,11 @@ namespace bz::device::cuda {
 
 void cuda_fault(cudaError_t error, const FaultSite& site, const char* file, int line) {
   std::fflush(stdout);
+  if (error == cudaErrorMemoryAllocation) {  // nothing is wrong with the step: no record of it
+    std::fprintf(stderr, "blockzero: error: %s: the GPU has no memory left to run it; lower --kv-cache-bytes\n",
+                 site.what);
+    std::_Exit(2);
+  }
   const bool illegal = error == cudaErrorIllegalAddress;
   std::fprintf(stderr, "fault on the device: step %llu, %s", static_cast<unsigned long long>(site.step), site.what);
   if (site.layer >= 0) std::fprintf(stderr, ", layer %d", site.layer);
@@ -22,8 +27,9 @@ void cuda_fault(cudaError_t error, const FaultSite& site, const char* file, int 
 Status cuda_status(cudaError_t error, const char* tried, const char* way_out) {
   if (error == cudaSuccess) return ok_status();
   cudaGetLastError();  // not sticky: the next call starts clean
-  if (error == cudaErrorMemoryAllocation) return resource_exhausted("{}: not enough device memory; {}", tried, way_out);
-  return {StatusCode::kUnavailable, fmt::format("{}: {}; {}", tried, cudaGetErrorString(error), way_out)};
+  const std::string then = *way_out == '\0' ? "" : fmt::format("; {}", way_out);
+  if (error == cudaErrorMemoryAllocation) return resource_exhausted("{}: not enough device memory{}", tried, then);
+  return {StatusCode::kUnavailable, fmt::format("{}: {}{}", tried, cudaGetErrorString(error), then)};
 }
 
 }  // namespace bz::device::cuda

@@ -6,7 +6,7 @@
 
 namespace bz::device::cuda {
 
-// ok, or a Status that says what was tried and what to do.
+// ok, or a Status that says what was tried and what to do, which a caller may know better: "".
 Status cuda_status(cudaError_t error, const char* tried, const char* way_out);
 
 }  // namespace bz::device::cuda

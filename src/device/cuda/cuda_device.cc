@@ -1,10 +1,11 @@
 #include "device/cuda/cuda_device.h"
 
 #include <algorithm>
-#include <string_view>
+#include <cstdlib>
 
 #include <cuda_runtime_api.h>
 
+#include "device/cuda/cuda_archs.h"
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_slabs.h"
 #include "device/cuda/cuda_stream.h"
@@ -27,8 +28,7 @@ class CudaDevice final : public Device {
     use();
     void* data = nullptr;
     const size_t size = bytes == 0 ? 1 : bytes;
-    BZ_TRY(cuda_status(cudaMalloc(&data, size), fmt::format("{} bytes on cuda:{}", bytes, index_).c_str(),
-                       "use smaller --max-num-batched-tokens, --max-num-seqs or --kv-cache-bytes"));
+    BZ_TRY(cuda_status(cudaMalloc(&data, size), fmt::format("{} bytes on cuda:{}", bytes, index_).c_str(), ""));
     BZ_CUDA_CHECK(cudaMemset(data, 0, size));
     BZ_CUDA_CHECK(cudaDeviceSynchronize());
     return Buffer(nullptr, data, bytes, [data] { cudaFree(data); });
@@ -66,34 +66,17 @@ class CudaDevice final : public Device {
   cudaDeviceProp prop_;
 };
 
-// BZ_CUDA_ARCHS: the architectures this build has code for, "90a;100". Machine code of major.minor runs on GPUs of the
-// same major version and at least that minor one; code of an "a" architecture on exactly that one.
-bool has_code_for(int major, int minor) {
-  std::string_view archs = BZ_CUDA_ARCHS;
-  while (!archs.empty()) {
-    const size_t end = std::min(archs.find(';'), archs.size());
-    int number = 0;
-    bool exact = false;
-    for (char c : archs.substr(0, end)) {
-      if (c >= '0' && c <= '9') number = number * 10 + (c - '0');
-      exact |= c == 'a';
-    }
-    if (number / 10 == major && (exact ? number % 10 == minor : number % 10 <= minor)) return true;
-    archs.remove_prefix(std::min(end + 1, archs.size()));
-  }
-  return false;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Device>> create_cuda_device(int index) {
+  // All kernels now, while there is memory: one loaded at its first launch would find what the cache has left.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
     cudaGetLastError();
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("--device cuda:{}: no usable NVIDIA driver or GPU on this machine ({}); use --device cpu",
-                              index, cudaGetErrorString(error)));
+    return invalid_argument("--device cuda:{}: no usable NVIDIA driver or GPU on this machine ({}); use --device cpu",
+                            index, cudaGetErrorString(error));
   }
   if (index < 0 || index >= count) {
     return invalid_argument("--device cuda:{}: this machine has {} GPU{}; use cuda:0 to cuda:{}", index, count,
@@ -101,12 +84,11 @@ Result<std::unique_ptr<Device>> create_cuda_device(int index) {
   }
   cudaDeviceProp prop{};
   BZ_TRY(cuda_status(cudaGetDeviceProperties(&prop, index), "the GPU's properties", "use --device cpu"));
-  if (!has_code_for(prop.major, prop.minor)) {
-    return Status(
-        StatusCode::kUnavailable,
-        fmt::format("--device cuda:{}: {} is sm_{}{}, this build has code for {} alone; build with ./dev build "
-                    "--arch all, or use --device cpu",
-                    index, prop.name, prop.major, prop.minor, BZ_CUDA_ARCHS));
+  if (!has_code_for(BZ_CUDA_ARCHS, prop.major, prop.minor)) {
+    return invalid_argument(
+        "--device cuda:{}: {} is sm_{}{}, this build has code for {} alone; build with ./dev build --arch all, or use "
+        "--device cpu",
+        index, prop.name, prop.major, prop.minor, BZ_CUDA_ARCHS);
   }
   // Spinning costs a core while a step runs and saves microseconds at its end.
   BZ_TRY(cuda_status(cudaSetDevice(index), "the GPU", "use --device cpu"));

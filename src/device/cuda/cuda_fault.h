@@ -15,7 +15,8 @@ struct FaultSite {
   int32_t layer = -1;
 };
 
-// Prints one line and exits 1, without running destructors: they would call into a dead context.
+// Prints one line and exits 1 (2 if memory is all that is missing), without running destructors: they would call into a
+// dead context.
 [[noreturn]] void cuda_fault(cudaError_t error, const FaultSite& site, const char* file, int line);
 
 }  // namespace bz::device::cuda
