@@ -22,6 +22,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
   BZ_CHECK_GE(config.max_num_batched_tokens, config.max_num_seqs);
   BZ_CHECK_GT(cache.max_rows, config.max_num_seqs);  // a row each, and the null row
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
+  by_row_.resize(static_cast<size_t>(cache.max_rows));
 }
 
 StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std::shared_ptr<Sink> sink) {
@@ -103,7 +104,7 @@ void Scheduler::fork_followers() {
     if (leader.followers.empty() || !leader.at_fork_point()) continue;
     for (StatePtr& s : std::exchange(leader.followers, {})) {
       if (static_cast<int32_t>(running_.size()) < config_.max_num_seqs && cache_.can_fork(leader.row)) {
-        s->row = cache_.fork(leader.row);
+        give_row(*s, cache_.fork(leader.row));
         s->num_computed = s->num_confirmed = s->history_len = leader.num_computed;
         s->output.num_cached_tokens = leader.output.num_cached_tokens;
         ++counters_.forked;
@@ -198,7 +199,7 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 
 // The row begins with the prefix that hit_ found.
 void Scheduler::admit_row(RequestState& s) {
-  s.row = cache_.admit(hit_);
+  give_row(s, cache_.admit(hit_));
   s.num_computed = s.num_confirmed = s.history_len = hit_.num_tokens;
   s.first_output = static_cast<uint32_t>(s.num_outputs());
   if (s.num_outputs() == 0) s.output.num_cached_tokens = hit_.num_tokens;
@@ -269,15 +270,25 @@ void Scheduler::preempt_last() {
   ++counters_.preempted;
 }
 
+void Scheduler::give_row(RequestState& s, kv::RowId row) {
+  s.row = row;
+  by_row_[static_cast<size_t>(row.value())] = &s;
+}
+
 void Scheduler::release_row(RequestState& s) {
   if (s.row == kv::kNullRow) return;
   cache_.release(s.row);
+  by_row_[static_cast<size_t>(s.row.value())] = nullptr;
   s.row = kv::kNullRow;
   s.num_computed = s.num_confirmed = s.num_rejected = 0;
 }
 
 void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) {
-  if (!mutated(Mutation::kFinishKeepsRow)) release_row(s);
+  if (mutated(Mutation::kFinishKeepsRow)) {
+    by_row_[static_cast<size_t>(s.row.value())] = nullptr;
+  } else {
+    release_row(s);
+  }
   s.output.finished = reason;
   s.output.error = std::move(error);
   ++counters_.finished;

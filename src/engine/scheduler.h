@@ -97,7 +97,10 @@ class Scheduler {
   void confirm(RequestState& s, const PlanRow& row, int32_t num_new);
   void count_drafts(std::span<const ops::RowResult> samples, int32_t num_new);
   void preempt_last();
+  void give_row(RequestState& s, kv::RowId row);
   void release_row(RequestState& s);
+  RequestState* state_of(const PlanRow& row);
+  void fetch_ahead(const StepPlan& plan, size_t i) const;
   void accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs);
   void accept_prompt_logprobs(RequestState& s, const PlanRow& row, std::span<const ops::LogprobResult> logprobs);
   void finish(RequestState& s, FinishReason reason, std::string error = {});
@@ -109,6 +112,7 @@ class Scheduler {
   WaitQueue waiting_;
   std::vector<StatePtr> running_;                       // by priority, then in order of admission
   std::unordered_map<RequestId, RequestState*> by_id_;  // waiting, running or followers of such
+  std::vector<RequestState*> by_row_;                   // of each table row; null: nobody's
   kv::PrefixHit hit_;                                   // reused
   Counters counters_;
 };
