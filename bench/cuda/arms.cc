@@ -33,16 +33,17 @@ Backend& backend() {
 
 extern "C" {
 
-// One decode step's attention: row r of the batch is table row r + 1, one token each. All pointers on the device.
+// One step's attention: row r of the batch is table row r + 1. All pointers on the device.
 struct AttentionArm {
-  void *q, *out;              // f32 [rows, heads * head_dim]
-  void* base;                 // of block 0
-  const void* table;          // u32 [rows + 1, columns]
-  const void *width, *first;  // i32 [rows + 1]
-  const void *positions, *token_row, *row_index, *query_start, *seq_len, *first_visible;  // i32 [rows] (+ 1)
-  const void* num_valid_rows;                                                             // i32 [1]
+  void *q, *out;                                                  // f32 [tokens, heads * head_dim]
+  void* base;                                                     // of block 0
+  const void* table;                                              // u32 [rows + 1, columns]
+  const void *width, *first;                                      // i32 [rows + 1]
+  const void *positions, *token_row;                              // i32 [tokens]
+  const void *row_index, *query_start, *seq_len, *first_visible;  // i32 [rows] (+ 1)
+  const void* num_valid_rows;                                     // i32 [1]
   int64_t block_stride, k_offset, v_offset, entry_bytes;
-  int32_t rows, heads, kv_heads, head_dim, block_size, columns, max_position;
+  int32_t rows, tokens, heads, kv_heads, head_dim, block_size, columns, max_position;
   int32_t cluster;  // 0: as the engine chooses
   int32_t batch_invariant;
   float scale;
@@ -65,8 +66,8 @@ void* bz_stream() { return static_cast<device::cuda::CudaStream&>(*backend().str
 
 void bz_attention(const AttentionArm* a) {
   ops::AttentionParams p{};
-  p.q = ops::tensor_f32(a->q, a->rows, a->heads * a->head_dim);
-  p.out = ops::tensor_f32(a->out, a->rows, a->heads * a->head_dim);
+  p.q = ops::tensor_f32(a->q, a->tokens, a->heads * a->head_dim);
+  p.out = ops::tensor_f32(a->out, a->tokens, a->heads * a->head_dim);
   p.num_heads = a->heads, p.scale = a->scale;
   ops::KvLayer& layer = p.layer;
   layer.base = static_cast<std::byte*>(a->base);
@@ -74,7 +75,7 @@ void bz_attention(const AttentionArm* a) {
   layer.v = {a->block_stride, a->v_offset, a->entry_bytes, a->block_size};
   layer.num_kv_heads = a->kv_heads, layer.head_dim = a->head_dim, layer.dtype = DType::kBF16;
   ops::StepView& v = p.view;
-  v.padded_rows = v.padded_tokens = v.padded_logits = a->rows, v.num_groups = 1;
+  v.padded_rows = v.padded_logits = a->rows, v.padded_tokens = a->tokens, v.num_groups = 1;
   v.num_valid_rows = static_cast<const kv::NumValidRows*>(a->num_valid_rows);
   const auto ints = [](const void* q) { return static_cast<const int32_t*>(q); };
   v.positions = ints(a->positions), v.token_row = ints(a->token_row), v.row_index = ints(a->row_index);

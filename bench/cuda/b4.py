@@ -70,7 +70,7 @@ class OursArm:
             p = [t.data_ptr() for t in self.keep]
             self.arms.append(AttentionArm(
                 self.q.data_ptr(), self.out.data_ptr(), shape.pool[s].data_ptr(), p[0], p[1], p[2], p[5], p[3], p[6],
-                p[3], p[4], p[2], p[7], 2 * entry * shape.block, 0, entry * shape.block, entry, r, H, HKV, HD,
+                p[3], p[4], p[2], p[7], 2 * entry * shape.block, 0, entry * shape.block, entry, r, r, H, HKV, HD,
                 shape.block, columns, columns * shape.block, cluster, batch_invariant, 1 / math.sqrt(HD)))
         self.lib = ours.lib
 

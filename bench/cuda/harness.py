@@ -37,7 +37,7 @@ class AttentionArm(ctypes.Structure):
         "q", "out", "base", "table", "width", "first", "positions", "token_row", "row_index", "query_start", "seq_len",
         "first_visible", "num_valid_rows")]
         + [(n, ctypes.c_int64) for n in ("block_stride", "k_offset", "v_offset", "entry_bytes")]
-        + [(n, ctypes.c_int32) for n in ("rows", "heads", "kv_heads", "head_dim", "block_size", "columns",
+        + [(n, ctypes.c_int32) for n in ("rows", "tokens", "heads", "kv_heads", "head_dim", "block_size", "columns",
                                          "max_position", "cluster", "batch_invariant")]
         + [("scale", ctypes.c_float)])
 

@@ -1,4 +1,4 @@
-// The launcher of attention: shapes checked, the instance chosen.
+// The launcher of attention: shapes checked, the kernels and their instances chosen.
 #include "ops/cuda/attention.h"
 
 #include "base/check.h"
@@ -9,33 +9,45 @@
 namespace bz::ops::cuda {
 
 // One translation unit per type of the cache.
-void launch_attention_f32(device::Stream& stream, const AttentionParams& p, int cluster);
-void launch_attention_f16(device::Stream& stream, const AttentionParams& p, int cluster);
-void launch_attention_bf16(device::Stream& stream, const AttentionParams& p, int cluster);
-
-void attention_in_clusters(device::Stream& stream, const AttentionParams& p, int cluster) {
-  check(p);
-  switch (p.layer.dtype) {
-    case DType::kF32: return launch_attention_f32(stream, p, cluster);
-    case DType::kF16: return launch_attention_f16(stream, p, cluster);
-    default: return launch_attention_bf16(stream, p, cluster);
-  }
-}
+void launch_attention_f32(device::Stream& stream, const AttentionParams& p, const AttentionShare& share);
+void launch_attention_f16(device::Stream& stream, const AttentionParams& p, const AttentionShare& share);
+void launch_attention_bf16(device::Stream& stream, const AttentionParams& p, const AttentionShare& share);
+template <DType T>
+void launch_attention_prefill(device::Stream& stream, const AttentionParams& p);
 
 namespace {
 
-int cluster_of(device::Stream& stream, const AttentionParams& p, bool invariant) {
-  return cluster_or_one(stream, choose_attention_cluster(p.q.rows, p.layer.num_kv_heads,
-                                                         p.view.groups[p.group].view.max_position, invariant));
+bool can_prefill(const KvLayer& layer) {
+  return (layer.dtype == DType::kBF16 || layer.dtype == DType::kF16) && (layer.head_dim == 64 || layer.head_dim == 128);
+}
+
+void run(device::Stream& stream, const AttentionParams& p, const AttentionPlan& plan) {
+  if (plan.prefill && p.layer.dtype == DType::kBF16) launch_attention_prefill<DType::kBF16>(stream, p);
+  if (plan.prefill && p.layer.dtype == DType::kF16) launch_attention_prefill<DType::kF16>(stream, p);
+  AttentionShare share = plan.share;
+  share.cluster = cluster_or_one(stream, share.cluster);
+  switch (p.layer.dtype) {
+    case DType::kF32: return launch_attention_f32(stream, p, share);
+    case DType::kF16: return launch_attention_f16(stream, p, share);
+    default: return launch_attention_bf16(stream, p, share);
+  }
+}
+
+void run(device::Stream& stream, const AttentionParams& p, bool invariant) {
+  check(p);
+  run(stream, p,
+      plan_attention(p.q.rows, p.view.padded_rows, p.layer.num_kv_heads, p.view.groups[p.group].view.max_position,
+                     can_prefill(p.layer), invariant));
 }
 
 }  // namespace
 
-void attention(device::Stream& stream, const AttentionParams& p) {
-  attention_in_clusters(stream, p, cluster_of(stream, p, false));
+void attention_in_clusters(device::Stream& stream, const AttentionParams& p, int cluster) {
+  check(p);
+  run(stream, p, AttentionPlan{false, {.cluster = cluster, .num_tokens = p.q.rows}});
 }
-void attention_invariant(device::Stream& stream, const AttentionParams& p) {
-  attention_in_clusters(stream, p, cluster_of(stream, p, true));
-}
+
+void attention(device::Stream& stream, const AttentionParams& p) { run(stream, p, false); }
+void attention_invariant(device::Stream& stream, const AttentionParams& p) { run(stream, p, true); }
 
 }  // namespace bz::ops::cuda

@@ -1,4 +1,5 @@
-// Paged attention of single tokens, grouped-query: decode steps, and prompts token by token.
+// Paged attention of single tokens, grouped-query: decode steps, rows with few tokens (attention.h), and without
+// attention_prefill.cuh prompts too, token by token.
 //
 // A cluster of ctas shares one token, one KV head and up to Tile::kHeads of its query heads. The row's positions are
 // dealt out to the cluster's warps in runs (attention_walk.cuh); a warp keeps a running softmax of the runs it saw, and
@@ -8,16 +9,25 @@
 // A row with seq_len 0 reads nothing and writes zeros here (PAD-5); a null block is skipped, never read (PAD-7).
 #pragma once
 
+#include "ops/cuda/attention.h"
 #include "ops/cuda/attention_merge.cuh"
 #include "ops/cuda/attention_walk.cuh"
 
 namespace bz::ops::cuda {
 
+// The token of cta z; -1: none.
+__device__ inline int token_of(const StepView& view, const AttentionShare& share, int z) {
+  if (share.by_row == 0) return z;
+  const int row = z / share.max_queries, i = z % share.max_queries;
+  const int first = view.query_start[row], end = view.query_start[row + 1];
+  return first + i < end ? first + i : -1;
+}
+
 // Grid: (cluster, KV heads * chunks of Tile::kHeads query heads, tokens). Shared: kAttentionWarps *
 // Tile::kWarpBytes, and with a cluster ClusterSlices.
 template <class Tile>
 __global__ void __launch_bounds__(kAttentionWarps* kWarp)
-    attention_kernel(const __grid_constant__ AttentionParams p, int cluster_size) {
+    attention_kernel(const __grid_constant__ AttentionParams p, const AttentionShare share) {
   constexpr int kHd = Tile::kHd, kHeads = Tile::kHeads;
   extern __shared__ __align__(256) std::byte warp_memory[];
   auto& slices = *reinterpret_cast<ClusterSlices<kHd, kHeads>*>(warp_memory + kAttentionWarps * Tile::kWarpBytes);
@@ -28,12 +38,13 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
   const int first_in_kv = static_cast<int>(blockIdx.y) % chunks * kHeads;
   const int first_head = kv_head * heads_per_kv + first_in_kv;
   const int num_heads = min(kHeads, heads_per_kv - first_in_kv);
-  const int token = static_cast<int>(blockIdx.z);
-  float* out = p.out.row<float>(token) + first_head * kHd;
-  const TokenView view(p.view, p.group, token);
-  if (!view.live) {
+  const int cluster_size = share.cluster, token = token_of(p.view, share, static_cast<int>(blockIdx.z));
+  float* out = p.out.row<float>(max(token, 0)) + first_head * kHd;
+  const TokenView view(p.view, p.group, max(token, 0));
+  if (token < 0 || !view.live || view.queries > share.max_queries) {
     wait_for_previous();
     let_next_start();
+    if (share.max_queries != kAllQueries) return;  // attention_prefill.cuh's
     const Slice slice(num_heads * kHd, rank, cluster_size);
     for (int i = slice.begin + static_cast<int>(threadIdx.x); i < slice.end; i += kAttentionWarps * kWarp) out[i] = 0;
     return;
@@ -50,18 +61,18 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
 }
 
 template <class Tile>
-void launch_attention_tile(device::Stream& stream, const AttentionParams& p, int cluster) {
+void launch_attention_tile(device::Stream& stream, const AttentionParams& p, const AttentionShare& share) {
   static_assert(Tile::kWarpBytes % 256 == 0 && Tile::kWarpBytes >= sizeof(AttentionPartial<Tile::kHd, Tile::kHeads>));
   const int heads_per_kv = p.num_heads / p.layer.num_kv_heads;
   const int chunks = (heads_per_kv + Tile::kHeads - 1) / Tile::kHeads;
   LaunchShape shape;
-  shape.grid = {static_cast<unsigned>(cluster), static_cast<unsigned>(p.layer.num_kv_heads * chunks),
-                static_cast<unsigned>(p.q.rows)};
+  shape.grid = {static_cast<unsigned>(share.cluster), static_cast<unsigned>(p.layer.num_kv_heads * chunks),
+                static_cast<unsigned>(share.num_tokens)};
   shape.cta = kAttentionWarps * kWarp;
   shape.shared_bytes = kAttentionWarps * Tile::kWarpBytes;
-  if (cluster > 1) shape.shared_bytes += sizeof(ClusterSlices<Tile::kHd, Tile::kHeads>);
-  shape.cluster = cluster;
-  launch(stream, "attention", attention_kernel<Tile>, shape, p, cluster);
+  if (share.cluster > 1) shape.shared_bytes += sizeof(ClusterSlices<Tile::kHd, Tile::kHeads>);
+  shape.cluster = share.cluster;
+  launch(stream, "attention", attention_kernel<Tile>, shape, p, share);
 }
 
 }  // namespace bz::ops::cuda

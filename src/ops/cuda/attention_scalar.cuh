@@ -181,12 +181,12 @@ struct ScalarTile {
 };
 
 template <DType T, int HD>
-void launch_attention_scalar(device::Stream& stream, const AttentionParams& p, int cluster) {
+void launch_attention_scalar(device::Stream& stream, const AttentionParams& p, const AttentionShare& share) {
   switch (p.num_heads / p.layer.num_kv_heads) {
-    case 1: return launch_attention_tile<ScalarTile<T, HD, 1>>(stream, p, cluster);
-    case 2: return launch_attention_tile<ScalarTile<T, HD, 2>>(stream, p, cluster);
-    case 3: return launch_attention_tile<ScalarTile<T, HD, 3>>(stream, p, cluster);
-    default: return launch_attention_tile<ScalarTile<T, HD, 4>>(stream, p, cluster);
+    case 1: return launch_attention_tile<ScalarTile<T, HD, 1>>(stream, p, share);
+    case 2: return launch_attention_tile<ScalarTile<T, HD, 2>>(stream, p, share);
+    case 3: return launch_attention_tile<ScalarTile<T, HD, 3>>(stream, p, share);
+    default: return launch_attention_tile<ScalarTile<T, HD, 4>>(stream, p, share);
   }
 }
 

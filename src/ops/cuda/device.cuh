@@ -54,22 +54,25 @@ __device__ inline T cta_sum(T v, T* shared) {
 // block table is the shorter, and a padded token learns soon that it is one.
 struct TokenView {
   bool live;
+  int row;      // batch row
+  int queries;  // tokens of the row in this step
   kv::RowId table_row;
   int begin, end;  // positions it sees; end <= begin: none
   int fresh;       // entries from here on are written by this step
 
   __device__ TokenView(const StepView& view, int group, int token) : table_row(0) {
     const GroupStep& g = view.groups[group];
-    const int row = view.token_row[token], position = view.positions[token];
+    row = view.token_row[token];
+    const int position = view.positions[token];
     const int valid_rows = view.num_valid_rows->value();
     const int r = max(row, 0);  // there is a row 0, and what it holds is not used
     const int index = view.row_index[r], seq_len = view.seq_len[r], first = g.first_visible[r];
-    const int query_len = view.query_start[r + 1] - view.query_start[r];
+    queries = view.query_start[r + 1] - view.query_start[r];
     live = row >= 0 && row < valid_rows && index > kv::kNullRow.value() && seq_len > 0;
     table_row = kv::RowId(index);
     begin = max(first, kv::first_visible(g.view, position));
     end = min(position + 1, seq_len);
-    fresh = seq_len - query_len;
+    fresh = seq_len - queries;
   }
 };
 

@@ -54,4 +54,20 @@ int choose_attention_cluster(int32_t tokens, int32_t num_kv_heads, int64_t max_p
   return cluster;
 }
 
+AttentionPlan plan_attention(int32_t tokens, int32_t rows, int32_t num_kv_heads, int64_t max_position, bool can_prefill,
+                             bool invariant) {
+  constexpr int32_t kMinTokens = 2 * kMinPrefillQueries;  // below, the second kernel costs more than it saves
+  AttentionPlan plan;
+  AttentionShare& share = plan.share;
+  share.num_tokens = tokens;
+  plan.prefill = can_prefill && !invariant && tokens > rows && tokens >= kMinTokens;
+  if (plan.prefill) {
+    share.max_queries = kMinPrefillQueries - 1;
+    share.by_row = int64_t{rows} * share.max_queries < tokens ? 1 : 0;
+    if (share.by_row != 0) share.num_tokens = rows * share.max_queries;
+  }
+  share.cluster = choose_attention_cluster(share.num_tokens, num_kv_heads, max_position, invariant);
+  return plan;
+}
+
 }  // namespace bz::ops::cuda
