@@ -8,7 +8,7 @@ namespace bz::ops::cuda {
 namespace {
 
 constexpr int32_t kWarpsPerSm = 16;              // that matvec.cuh's registers allow; more pairs are walked in a loop
-constexpr int32_t kMatvecTokens = 8;             // more: the tensor cores
+constexpr int32_t kMatvecTokens = 4;             // more: the tensor cores
 constexpr int32_t kPairsPerTile = 64;            // of a cta whose warps do not share K (matmul_mma.cuh)
 constexpr int64_t kMaxSharedBytes = 160 * 1024;  // of x
 constexpr int64_t kSmSharedBytes = 220 * 1024;
@@ -17,7 +17,7 @@ constexpr int64_t kSmSharedBytes = 220 * 1024;
 
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms) {
   MatvecConfig c;
-  while (c.tokens_per_cta < 8 && c.tokens_per_cta < tokens &&
+  while (c.tokens_per_cta < kMatvecTokens && c.tokens_per_cta < tokens &&
          int64_t{c.tokens_per_cta} * 2 * k * 4 <= kMaxSharedBytes) {
     c.tokens_per_cta *= 2;
   }

@@ -83,7 +83,7 @@ inline int32_t count_pairs(const LinearParams& p) {
 // How a Linear is computed. Pure functions of shapes, so that a graph key has one. invariant: the order of sums may not
 // depend on the number of tokens (PAD-9b).
 struct MatvecConfig {
-  int32_t tokens_per_cta = 1;  // 1, 2, 4 or 8
+  int32_t tokens_per_cta = 1;  // 1, 2 or 4
   int32_t warps = 4;           // of a cta: 4, or 8 for one token
   int32_t num_ctas = 1;        // along the weight rows
 };

@@ -160,8 +160,7 @@ void launch_matvec(device::Stream& stream, const char* op, const LinearParams& p
         if (config.warps == 8) return launch(stream, op, matvec_kernel<W, E, 1, 8>, shape, p);
         return launch(stream, op, matvec_kernel<W, E, 1, 4>, shape, p);
       case 2: return launch(stream, op, matvec_kernel<W, E, 2, 4>, shape, p);
-      case 4: return launch(stream, op, matvec_kernel<W, E, 4, 4>, shape, p);
-      default: return launch(stream, op, matvec_kernel<W, E, 8, 4>, shape, p);
+      default: return launch(stream, op, matvec_kernel<W, E, 4, 4>, shape, p);
     }
   });
 }
