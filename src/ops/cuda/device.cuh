@@ -10,15 +10,14 @@ namespace bz::ops::cuda {
 
 // ---- the order of kernels (launch.h) ----
 
-// Everything the kernels before this one wrote is visible after it; nothing they read may be written before it.
+// Everything the kernels before this one wrote is visible after it; nothing they read may be written before it. Some
+// thread of every kernel calls it.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// The next kernel may be put on the multiprocessors now. Called after wait_for_previous(), never before: so when a
-// kernel starts, every kernel but the one just before it has finished, and before it waits it may read what they wrote,
-// as long as the one just before it does not write that.
+// The next kernel may be put on the multiprocessors now.
 __device__ inline void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -1,8 +1,12 @@
 // The one launch wrapper: every kernel is launched here, with its configuration checked and its errors named.
 //
-// Programmatic dependent launch: a kernel may start while the one before it finishes. Every kernel therefore calls
-// wait_for_previous() (device.cuh) before it writes anything or reads what the kernel before it writes, and only then
-// let_next_start(): so the order of any two kernels of a stream is kept, through the ones between them.
+// Programmatic dependent launch: a kernel may start while the one before it runs. Every kernel therefore calls
+// wait_for_previous() (device.cuh) before it writes anything or reads what other kernels of the step write: so the
+// order of any two kernels of a stream is kept, through the ones between them. Most call let_next_start() right after
+// it, some before, which has several kernels fetch their weights at once.
+//
+// Read before the wait may be weights, and what earlier steps or prepare wrote: prepare lets nobody start before it has
+// finished, so no later kernel of its step can.
 #pragma once
 
 #include <cuda_runtime.h>

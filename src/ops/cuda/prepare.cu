@@ -285,8 +285,7 @@ __global__ void __launch_bounds__(kThreads)
   const int extent = v.padded_rows + 1;
   const Shared s{memory, memory + extent, memory + 2 * extent, &any_history};
   const int tid = static_cast<int>(threadIdx.x);
-  wait_for_previous();
-  let_next_start();
+  wait_for_previous();  // and lets nobody start early: launch.h
   set_mutations(mutations);
   const uint64_t count = *p.step_count + 1;
   const StagedSlot slot = p.ring[(count - 1) % PrepareParams::kRingSlots];
