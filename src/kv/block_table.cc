@@ -18,7 +18,8 @@ BlockTables::BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes
     BZ_CHECK_GT(shape.spec.block_size, 0);
     if (shape.spec.table_of != kOwnTable) continue;
     Table t;
-    t.shape = shape;
+    t.columns = shape.max_columns;
+    t.wraps = slot_form(shape.spec.kind) == SlotForm::kWindowed;
     t.blocks.assign(rows * static_cast<size_t>(shape.max_columns), kNullBlock);
     t.width.assign(rows, 0);
     t.first.assign(rows, 0);
@@ -45,7 +46,7 @@ void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
   for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     Table& t = table(group);
-    for (int32_t c = t.first[index(row)]; c < t.width[index(row)]; ++c) t.blocks[t.cell(index(row), c)] = kNullBlock;
+    for (int32_t c = t.first[index(row)]; c < t.width[index(row)]; ++c) t.block(index(row), t.cell(c)) = kNullBlock;
     const bool slid = t.first[index(row)] != 0;
     t.width[index(row)] = t.first[index(row)] = 0;
     if (mutated(Mutation::kReleaseWithoutChange)) continue;  // F08
@@ -58,18 +59,16 @@ void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
 
 BlockId BlockTables::block(GroupId group, RowId row, int32_t column) const {
   const Table& t = table(group);
-  return t.blocks[t.cell(index(row), column)];
+  return t.block(index(row), t.cell(column));
 }
 
-void BlockTables::set_first(GroupId group, RowId row, int32_t first, std::vector<TableChange>& changes) {
-  BZ_CHECK(row != kNullRow && is_claimed(row));
-  Table& t = table(group);
-  BZ_CHECK_GE(first, t.first[index(row)]);
-  for (int32_t c = t.first[index(row)]; c < std::min(first, t.width[index(row)]); ++c) {
-    t.blocks[t.cell(index(row), c)] = kNullBlock;
+void BlockTables::Row::set_first(int32_t first) {
+  BZ_CHECK_GE(first, table_->first[at_]);
+  for (int32_t c = table_->first[at_]; c < std::min(first, table_->width[at_]); ++c) {
+    table_->block(at_, table_->cell(c)) = kNullBlock;
   }
-  t.first[index(row)] = first;
-  changes.emplace_back(ChangeKind::kFirst, group, row, 0, static_cast<uint32_t>(first));
+  table_->first[at_] = first;
+  changes_.emplace_back(ChangeKind::kFirst, group_, row_, 0, static_cast<uint32_t>(first));
 }
 
 GroupView view_of(const TableShape& shape, GroupId group, int32_t num_rows, const BlockId* table, const int32_t* width,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kv/rules.h"
 #include "kv/slot.h"
 #include "kv/spec.h"
 #include "kv/types.h"
@@ -34,13 +35,15 @@ GroupView view_of(const TableShape& shape, GroupId group, int32_t num_rows, cons
                   const int32_t* first);
 
 class BlockTables {
+  struct Table;
+
  public:
   // REQUIRES: num_rows >= 2 (the null row and one more), 1 to kMaxGroups shapes, owners of tables first.
   BlockTables(int32_t num_rows, const std::vector<TableShape>& shapes);
 
   int32_t num_rows() const { return num_rows_; }
   int32_t num_tables() const { return num_tables_; }
-  int32_t max_columns(GroupId group) const { return table(group).shape.max_columns; }
+  int32_t max_columns(GroupId group) const { return table(group).columns; }
   int32_t num_free_rows() const { return static_cast<int32_t>(free_rows_.size()); }
   bool is_claimed(RowId row) const { return claimed_[index(row)] != 0; }
 
@@ -53,27 +56,52 @@ class BlockTables {
   int32_t first(GroupId group, RowId row) const { return table(group).first[index(row)]; }
   BlockId block(GroupId group, RowId row, int32_t column) const;
 
-  // REQUIRES (all three): the row is claimed, the column's cell exists. Columns count on while a window moves; cells
-  // are reused. A change names the cell.
-  void set_block(GroupId group, RowId row, int32_t column, BlockId block, std::vector<TableChange>& changes) {
-    BZ_CHECK(row != kNullRow && is_claimed(row));
-    BZ_CHECK(block != kNullBlock);
-    Table& t = table(group);
-    const size_t cell = t.cell(index(row), column);
-    t.blocks[cell] = block;
-    const auto at = static_cast<int32_t>(cell - index(row) * static_cast<size_t>(t.shape.max_columns));
-    changes.emplace_back(ChangeKind::kBlock, group, row, at, block.value());
+  Columns columns(GroupId group, RowId row) const {
+    const Table& t = table(group);
+    return {t.first[index(row)], t.width[index(row)]};
   }
-  void set_width(GroupId group, RowId row, int32_t width, std::vector<TableChange>& changes) {
+
+  // One row to be written, table by table; it is looked up and checked once. Columns count on while a window moves;
+  // cells are reused. A change names the cell. REQUIRES: the row is claimed, a column's cell exists.
+  class Row {
+   public:
+    Row& in(GroupId group) {
+      table_ = &tables_.table(group);
+      group_ = group;
+      return *this;
+    }
+    int32_t width() const { return table_->width[at_]; }
+    void set_block(int32_t column, BlockId block) {
+      BZ_CHECK(block != kNullBlock);
+      const int32_t cell = table_->cell(column);
+      table_->block(at_, cell) = block;
+      changes_.emplace_back(ChangeKind::kBlock, group_, row_, cell, block.value());
+    }
+    [[gnu::always_inline]] void set_width(int32_t width) {
+      BZ_CHECK_GE(width, table_->width[at_]);
+      BZ_CHECK_LE(width - table_->first[at_], table_->columns);
+      table_->width[at_] = width;
+      changes_.emplace_back(ChangeKind::kWidth, group_, row_, 0, static_cast<uint32_t>(width));
+    }
+    // Columns below `first` have left the window; their cells become null on the host.
+    void set_first(int32_t first);
+
+   private:
+    friend class BlockTables;
+    Row(BlockTables& tables, RowId row, std::vector<TableChange>& changes)
+        : tables_(tables), row_(row), at_(static_cast<size_t>(row.value())), changes_(changes) {}
+
+    BlockTables& tables_;
+    RowId row_;
+    size_t at_;
+    std::vector<TableChange>& changes_;
+    Table* table_ = nullptr;
+    GroupId group_{0};
+  };
+  Row edit(RowId row, std::vector<TableChange>& changes) {
     BZ_CHECK(row != kNullRow && is_claimed(row));
-    Table& t = table(group);
-    BZ_CHECK_GE(width, t.width[index(row)]);
-    BZ_CHECK_LE(width - t.first[index(row)], t.shape.max_columns);
-    t.width[index(row)] = width;
-    changes.emplace_back(ChangeKind::kWidth, group, row, 0, static_cast<uint32_t>(width));
+    return {*this, row, changes};
   }
-  // Columns below `first` have left the window; their cells become null on the host.
-  void set_first(GroupId group, RowId row, int32_t first, std::vector<TableChange>& changes);
 
   // Any group's view, over host memory. Valid while this object lives.
   GroupView view(GroupId group) const;
@@ -83,17 +111,22 @@ class BlockTables {
 
  private:
   struct Table {
-    TableShape shape{};
-    std::vector<BlockId> blocks;  // [num_rows][max_columns]
+    int32_t columns = 0;
+    bool wraps = false;           // a window's: columns count on, cells are reused
+    std::vector<BlockId> blocks;  // [num_rows][columns]
     std::vector<int32_t> width;   // [num_rows]
     std::vector<int32_t> first;   // [num_rows]
     bool operator==(const Table&) const = default;
 
-    size_t cell(size_t row, int32_t column) const {
-      const int32_t at = slot_form(shape.spec.kind) == SlotForm::kWindowed ? column % shape.max_columns : column;
-      BZ_CHECK_LT(static_cast<uint32_t>(at), static_cast<uint32_t>(shape.max_columns));
-      return row * static_cast<size_t>(shape.max_columns) + static_cast<size_t>(at);
+    int32_t cell(int32_t column) const {
+      const int32_t at = wraps ? column % columns : column;
+      BZ_CHECK_LT(static_cast<uint32_t>(at), static_cast<uint32_t>(columns));
+      return at;
     }
+    const BlockId& block(size_t row, int32_t cell) const {
+      return blocks[row * static_cast<size_t>(columns) + static_cast<size_t>(cell)];
+    }
+    BlockId& block(size_t row, int32_t cell) { return const_cast<BlockId&>(std::as_const(*this).block(row, cell)); }
   };
 
   size_t index(RowId row) const {

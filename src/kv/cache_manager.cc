@@ -2,6 +2,7 @@
 #include "kv/cache_manager.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -74,6 +75,7 @@ CacheManager::CacheManager(const CacheConfig& config)
       index_(config.num_blocks, max_nodes(config), tables_.num_tables(), hash_unit(config), config.digest,
              config.hash_key) {
   const auto rows = static_cast<size_t>(config.max_rows);
+  for (const GroupSpec& spec : tables_of(config)) rules_.emplace_back(spec);
   rows_.resize(rows);
   fills_.resize(rows);
   // Room for every row to begin, end and take all blocks between two plans: steady steps never grow these (ENG-3).
@@ -126,43 +128,36 @@ RowId CacheManager::new_row(int32_t num_tokens, int32_t encoder_tokens) {
 
 RowId CacheManager::admit(int32_t encoder_tokens) { return new_row(0, encoder_tokens); }
 
-CacheManager::Growth CacheManager::growth_of(RowId row, int32_t total) const {
-  const RowRecord& record = state(row);
-  Growth growth;
-  int64_t capacity = config_.max_seq_len;
-  for (int32_t g = 0; g < num_tables(); ++g) {
-    const GroupId group(g);
-    const GroupSpec& s = spec(group);
-    const int32_t per_block = tokens_per_block(s), have = std::max(tables_.width(group, row), sink_columns(s));
-    int32_t width = have;
-    if (per_block == 0) {
-      width = std::max(have, width_for(s, {0, total, record.encoder_tokens}, config_.num_spec));
-    } else if (const int64_t missing = total - tokens_in(s, have); missing > 0) {
-      width += missing <= per_block ? 1 : static_cast<int32_t>(ceil_div<int64_t>(missing, per_block));  // mostly one
-    }
-    growth.width[static_cast<size_t>(g)] = width;
-    growth.num_blocks += width - have + static_cast<int32_t>(record.frozen >> g & 1);
-    if (width - tables_.first(group, row) > tables_.max_columns(group)) growth.cells_left = false;
-    if (per_block > 0) capacity = std::min(capacity, tokens_in(s, width));
-  }
-  growth.capacity = static_cast<int32_t>(capacity);
-  return growth;
+// Widens a row's table for `total` tokens, sinks included. How many of them have room then.
+[[gnu::always_inline]] inline int64_t CacheManager::widen(GroupId table, const RowRecord& record, int32_t total,
+                                                          int32_t& width) const {
+  const GrowthRule& rule = rules_[static_cast<size_t>(table.value())];
+  width = std::max(width, rule.sinks);
+  if (rule.tokens_per_block > 0) return rule.widen(width, total);
+  width = std::max(width, width_for(spec(table), {0, total, record.encoder_tokens}, config_.num_spec));
+  return config_.max_seq_len;
 }
 
-bool CacheManager::can_append(RowId row, int32_t num_tokens) const {
-  const RowFill& fill = fill_of(row);
-  if (num_tokens >= 1 && num_tokens <= fill.capacity - fill.num_scheduled) return true;
+bool CacheManager::can_make_room(RowId row, int32_t num_tokens) const {
   const RowRecord& record = state(row);
+  const int32_t scheduled = num_scheduled(row);
   BZ_CHECK_GE(num_tokens, 1);
-  if (record.loading || record.sending > 0 || num_tokens > config_.max_seq_len - fill.num_scheduled) return false;
-  const Growth growth = growth_of(row, fill.num_scheduled + num_tokens);
-  return growth.cells_left && pool_.can_allocate(growth.num_blocks);
+  if (record.loading || record.sending > 0 || num_tokens > config_.max_seq_len - scheduled) return false;
+  int32_t needed = std::popcount(record.frozen);  // they are copied
+  for (int32_t g = 0; g < num_tables(); ++g) {
+    const Columns now = tables_.columns(GroupId(g), row);
+    int32_t width = now.width;
+    widen(GroupId(g), record, scheduled + num_tokens, width);
+    if (width - now.first > tables_.max_columns(GroupId(g))) return false;
+    needed += width - std::max(now.width, rules_[static_cast<size_t>(g)].sinks);
+  }
+  return pool_.can_allocate(needed);
 }
 
 // Puts a block that others hold too into a column.
 void CacheManager::share_block(GroupId group, RowId row, int32_t column, BlockId block) {
   pool_.add_ref(block);
-  tables_.set_block(group, row, column, block, changes_);
+  tables_.edit(row, changes_).in(group).set_block(column, block);
 }
 
 // Column 0 is written from now on: the row gets a copy of its own (KV-6).
@@ -170,46 +165,34 @@ void CacheManager::thaw(GroupId group, RowId row) {
   const BlockId from = tables_.block(group, row, 0);
   const BlockId to = take_block();
   copy_block(from, to);
-  tables_.set_block(group, row, 0, to, changes_);
+  tables_.edit(row, changes_).in(group).set_block(0, to);
   release_block(from);
   state(row).frozen &= ~(1u << group.value());
 }
 
-// Gives the row blocks for more tokens in every group. All or nothing: can_append asks for the same growth (KV-1).
+// Gives the row blocks for more tokens in every table. can_append has said that all of them are there (KV-1).
 void CacheManager::make_room(RowId row, int32_t num_tokens) {
   const RowRecord& record = state(row);
-  const int32_t scheduled = fill_of(row).num_scheduled;
+  RowFill& fill = fills_[static_cast<size_t>(row.value())];
   BZ_CHECK_GE(num_tokens, 1);
-  BZ_CHECK_LE(num_tokens, config_.max_seq_len - scheduled);
+  BZ_CHECK_LE(num_tokens, config_.max_seq_len - fill.num_scheduled);
   BZ_CHECK(!record.loading && record.sending == 0);
-  const Growth growth = growth_of(row, scheduled + num_tokens);
-  BZ_CHECK_LE(growth.num_blocks, pool_.num_free());
-  BZ_CHECK(growth.cells_left);
-  size_t sink = 0;
+  const int32_t total = fill.num_scheduled + num_tokens;
+  int64_t capacity = config_.max_seq_len;
+  const BlockId* sinks = sinks_.data();
+  BlockTables::Row cells = tables_.edit(row, changes_);
   for (int32_t g = 0; g < num_tables(); ++g) {
-    const GroupId group(g);
-    if ((record.frozen >> g & 1) != 0) thaw(group, row);
-    grow_group(group, row, growth.width[static_cast<size_t>(g)], sink);
-    sink += static_cast<size_t>(sink_columns(spec(group)));
+    const GroupId table(g);
+    const GrowthRule& rule = rules_[static_cast<size_t>(g)];
+    if ((record.frozen >> g & 1) != 0) thaw(table, row);
+    const int32_t have = cells.in(table).width();
+    int32_t width = have;
+    capacity = std::min(capacity, widen(table, record, total, width));
+    for (int32_t c = have; c < width; ++c) cells.set_block(c, c < rule.sinks ? share(sinks[c]) : new_block(rule));
+    if (width > have) cells.set_width(width);
+    sinks += rule.sinks;
   }
-  fill_of(row).capacity = growth.capacity;
-}
-
-// first_sink: of the group, an index into sinks_.
-void CacheManager::grow_group(GroupId group, RowId row, int32_t width, size_t first_sink) {
-  const int32_t have = tables_.width(group, row);
-  if (width <= have) return;
-  const int32_t sinks = sink_columns(spec(group));
-  for (int32_t column = have; column < width; ++column) {
-    if (column < sinks) {
-      share_block(group, row, column, sinks_[first_sink + static_cast<size_t>(column)]);
-    } else {
-      const BlockId block = take_block();
-      tables_.set_block(group, row, column, block, changes_);
-      if (spec(group).zeroed && !mutated(Mutation::kNoZeroing)) copies_.push_back({kNullBlock, block});
-    }
-  }
-  tables_.set_width(group, row, width, changes_);
+  fill.capacity = static_cast<int32_t>(capacity);
 }
 
 void CacheManager::set_capacity(RowId row) {
@@ -222,7 +205,7 @@ void CacheManager::set_capacity(RowId row) {
       const bool grows = width == 0 && s.kind != CacheKind::kCross;
       if (grows || (s.kind == CacheKind::kState && width < 1 + config_.num_spec)) capacity = 0;
     } else {
-      capacity = std::min(capacity, tokens_in(s, width));
+      capacity = std::min(capacity, rules_[static_cast<size_t>(g)].tokens_in(width));
     }
   }
   fill_of(row).capacity = static_cast<int32_t>(std::max<int64_t>(capacity, 0));
@@ -241,7 +224,7 @@ void CacheManager::set_processed(RowId row, int32_t num_tokens) {
     const int32_t want = std::min(columns_for(spec(group), by, config_.num_spec).first, tables_.width(group, row));
     if (want <= first) continue;
     for (int32_t c = first; c < want; ++c) release_block(tables_.block(group, row, c));
-    tables_.set_first(group, row, want, changes_);
+    tables_.edit(row, changes_).in(group).set_first(want);
   }
 }
 

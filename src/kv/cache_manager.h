@@ -89,13 +89,17 @@ class CacheManager {
 
   // Room for `num_tokens` more tokens of the row: blocks for every position below num_scheduled + num_tokens, and a
   // RowSpan in the next plan. Several appends to a row before a plan extend one span. With speculation reserve 1 + k.
-  bool can_append(RowId row, int32_t num_tokens) const;
+  bool can_append(RowId row, int32_t num_tokens) const {
+    const RowFill& fill = fill_of(row);
+    return (num_tokens >= 1 && num_tokens <= fill.capacity - fill.num_scheduled) || can_make_room(row, num_tokens);
+  }
   void append(RowId row, int32_t num_tokens) {  // REQUIRES: can_append(row, num_tokens), num_tokens >= 1.
     RowFill& fill = fill_of(row);
     // A row that is not live has no room: whatever is wrong with a call, make_room() finds it.
     if (num_tokens < 1 || num_tokens > fill.capacity - fill.num_scheduled) [[unlikely]]
       make_room(row, num_tokens);
-    if (!fill.in_next_plan()) batch_.push_back(row);
+    if (!fill.in_next_plan()) [[likely]]
+      batch_.push_back(row);
     fill.num_scheduled += num_tokens;
   }
 
@@ -226,16 +230,9 @@ class CacheManager {
   }
 
   RowId new_row(int32_t num_tokens, int32_t encoder_tokens);
-  // What a row needs for `total` tokens.
-  struct Growth {
-    int32_t num_blocks = 0;  // to allocate
-    bool cells_left = true;  // every table has cells for them
-    int32_t capacity = 0;    // tokens that fit then
-    std::array<int32_t, kMaxGroups> width;
-  };
-  Growth growth_of(RowId row, int32_t total) const;
+  int64_t widen(GroupId table, const RowRecord& record, int32_t total, int32_t& width) const;
+  bool can_make_room(RowId row, int32_t num_tokens) const;
   void make_room(RowId row, int32_t num_tokens);
-  void grow_group(GroupId group, RowId row, int32_t width, size_t first_sink);
   void set_capacity(RowId row);
   BlockId take_block() {  // allocates; a cached block is forgotten
     const BlockId block = pool_.allocate();
@@ -243,6 +240,15 @@ class CacheManager {
       index_.forget(block);
       pool_.set_cached(block, false);
     }
+    return block;
+  }
+  BlockId new_block(const GrowthRule& rule) {  // for tokens to come
+    const BlockId block = take_block();
+    if (rule.zeroed && !mutated(Mutation::kNoZeroing)) copies_.push_back({kNullBlock, block});
+    return block;
+  }
+  BlockId share(BlockId block) {  // one owner more
+    pool_.add_ref(block);
     return block;
   }
   void release_block(BlockId block);  // one owner less, fenced by the last plan
@@ -260,6 +266,7 @@ class CacheManager {
   void drop_pins(Transfer& transfer);
 
   CacheConfig config_;
+  std::vector<GrowthRule> rules_;  // by table
   BlockPool pool_;
   BlockTables tables_;
   PrefixIndex index_;

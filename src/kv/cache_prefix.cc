@@ -132,15 +132,15 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
       pool_.release(take_block(), 0);  // F23: as if group g - 1 had grown
     if (s.snapshot) {
       share_block(group, row, 0, cached_block(hit, group, hit.num_tokens));
-      tables_.set_width(group, row, 1, changes_);
+      tables_.edit(row, changes_).in(group).set_width(1);
       record.frozen |= 1u << g;
     } else if (per_block > 0) {
       const Columns columns = columns_for(s, progress(row), config_.num_spec);
-      if (columns.first > 0) tables_.set_first(group, row, columns.first, changes_);
+      if (columns.first > 0) tables_.edit(row, changes_).in(group).set_first(columns.first);
       for (int32_t c = columns.first; c < hit.num_tokens / per_block; ++c) {
         share_block(group, row, sinks + c, cached_block(hit, group, (c + 1) * per_block));
       }
-      tables_.set_width(group, row, sinks + hit.num_tokens / per_block, changes_);
+      tables_.edit(row, changes_).in(group).set_width(sinks + hit.num_tokens / per_block);
     }
   }
   record.node = hit.path[static_cast<size_t>(hit.num_tokens / index_.unit() - 1)];
@@ -246,7 +246,7 @@ RowId CacheManager::fork(RowId parent) {
     // Columns from here on may still be written, by both rows.
     int32_t open = per_block > 0 ? sink_columns(s) + num_scheduled(parent) / per_block : 0;
     if (s.kind == CacheKind::kCross) open = width;
-    if (first > 0) tables_.set_first(group, row, first, changes_);
+    if (first > 0) tables_.edit(row, changes_).in(group).set_first(first);
     for (int32_t c = first; c < width; ++c) {
       const BlockId block = tables_.block(group, parent, c);
       if (c < open) {
@@ -254,10 +254,10 @@ RowId CacheManager::fork(RowId parent) {
       } else {
         const BlockId copy = take_block();
         copy_block(block, copy);
-        tables_.set_block(group, row, c, copy, changes_);
+        tables_.edit(row, changes_).in(group).set_block(c, copy);
       }
     }
-    if (width > 0) tables_.set_width(group, row, width, changes_);
+    if (width > 0) tables_.edit(row, changes_).in(group).set_width(width);
   }
   record.forked = true;
   forked_.push_back(row);

@@ -116,12 +116,12 @@ void CacheManager::settle(Transfer& t) {
         const GroupId group(g);
         const int32_t sinks = sink_columns(spec(group));
         const Columns columns = columns_for(spec(group), progress(t.row), config_.num_spec);
-        if (columns.first > 0) tables_.set_first(group, t.row, columns.first, changes_);
+        if (columns.first > 0) tables_.edit(t.row, changes_).in(group).set_first(columns.first);
         for (int32_t c = 0; c < sinks; ++c) share_block(group, t.row, c, sinks_[sink + static_cast<size_t>(c)]);
         for (; next < t.blocks.size() && t.blocks[next].group == group; ++next) {
           share_block(group, t.row, t.blocks[next].column, t.blocks[next].block);
         }
-        if (columns.width > 0) tables_.set_width(group, t.row, columns.width, changes_);
+        if (columns.width > 0) tables_.edit(t.row, changes_).in(group).set_width(columns.width);
         sink += static_cast<size_t>(sinks);
       }
       changes_.emplace_back(ChangeKind::kRowStart, GroupId(0), t.row, 0, static_cast<uint32_t>(t.num_tokens));

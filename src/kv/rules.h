@@ -61,10 +61,30 @@ constexpr int32_t sink_columns(const GroupSpec& spec) {
   return spec.sink_tokens == 0 ? 0 : ceil_div(spec.sink_tokens, spec.block_size);
 }
 
-// Tokens that a row with so many columns has room for. REQUIRES: tokens_per_block(spec) > 0.
-constexpr int64_t tokens_in(const GroupSpec& spec, int32_t width) {
-  return int64_t{width - sink_columns(spec)} * tokens_per_block(spec) + spec.ratio - 1;
-}
+// How a table's rows grow with their tokens, worked out once: what every append at the end of a block asks.
+struct GrowthRule {
+  int32_t tokens_per_block = 0;  // 0: columns do not grow with the tokens
+  int32_t sinks = 0;             // columns
+  int32_t open_tokens = 0;       // that fill no entry yet and need no room: ratio - 1
+  bool zeroed = false;           // new blocks are (KV-4)
+
+  explicit constexpr GrowthRule(const GroupSpec& spec)
+      : tokens_per_block(kv::tokens_per_block(spec)),
+        sinks(sink_columns(spec)),
+        open_tokens(spec.ratio - 1),
+        zeroed(spec.zeroed) {}
+  // Tokens that a row with so many columns has room for. REQUIRES (both): tokens_per_block > 0, width >= sinks.
+  constexpr int64_t tokens_in(int32_t width) const { return int64_t{width - sinks} * tokens_per_block + open_tokens; }
+  // Adds the columns that `total` tokens need. How many have room then.
+  constexpr int64_t widen(int32_t& width, int32_t total) const {
+    const int64_t room = tokens_in(width), missing = total - room;
+    if (missing <= 0) return room;
+    const int64_t more = missing <= tokens_per_block ? 1 : ceil_div<int64_t>(missing, tokens_per_block);  // mostly one
+    width += static_cast<int32_t>(more);
+    return room + more * tokens_per_block;
+  }
+  bool operator==(const GrowthRule&) const = default;
+};
 
 // The first token that a query at `position` or later can see.
 constexpr int32_t first_needed(const GroupSpec& spec, int32_t position) {
