@@ -118,7 +118,7 @@ TEST(Registry, NamesThatAreNoDevice) {
   }
   if (gpu() == nullptr) {
     const auto d = device::create_device({.name = "cuda:0"});
-    EXPECT_EQ(d.status().exit_code(), 1);
+    EXPECT_EQ(d.status().exit_code(), 2);
     EXPECT_NE(d.status().message().find("--device cpu"), std::string::npos);
   }
 }
