@@ -76,6 +76,28 @@ TEST(Prefix, APromptLongerThanAWindowsRowComesChunkByChunk) {
   EXPECT_TRUE(CacheManager(config).can_admit(hit, 100));
 }
 
+// The cache is full of one prompt's blocks: whoever takes a new block before all its hits takes one of them (F23,
+// KV-1).
+TEST(Prefix, HitsOfEveryGroupAreTakenBeforeABlockIsGivenAway) {
+  CacheConfig config = config_of({full(4), full(8)});
+  config.num_blocks = 1 + 5 + 3;
+  CacheManager m(config);
+  const std::vector<int32_t> tokens = iota(17);
+  serve(m, {tokens});
+  m.append(m.admit(), 4);  // takes the two blocks that nothing names
+  PrefixHit hit;
+  m.find_prefix({tokens}, hit);
+  ASSERT_EQ(hit.num_tokens, 16);
+  ASSERT_EQ(m.num_free_blocks(), 4 + 2);
+  const PrefixIndex& index = m.prefix_index();
+  const BlockId halves[] = {index.block(hit.path[1], GroupId(1)), index.block(hit.path[3], GroupId(1))};
+  ASSERT_TRUE(m.can_admit());
+  const RowId row = m.admit(hit);
+  EXPECT_EQ(m.num_free_blocks(), 0);
+  for (int32_t c : {0, 1}) EXPECT_EQ(m.tables().block(GroupId(1), row, c), halves[c]);
+  EXPECT_TRUE(check_integrity(m).empty());
+}
+
 TEST(Prefix, TheLastTokenIsNeverAHit) {
   CacheManager m(config_of({full(4)}));
   const std::vector<int32_t> tokens = iota(12);

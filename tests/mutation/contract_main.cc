@@ -1,5 +1,5 @@
-// The tests of a contract, built from the shipped sources with the mutations in: BLOCKZERO_MUTATION=N switches the N-th
-// of base/mutation.h on (contracts.py).
+// The tests of a contract, built from the shipped sources with the mutations in: BLOCKZERO_MUTATIONS is the bits of
+// those of base/mutation.h that are on (contracts.py).
 #include <cstdlib>
 
 #include <gtest/gtest.h>
@@ -8,6 +8,8 @@
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (const char* number = std::getenv("BLOCKZERO_MUTATION")) bz::g_mutations = 1u << std::atoi(number);
+  if (const char* bits = std::getenv("BLOCKZERO_MUTATIONS")) {
+    bz::g_mutations = static_cast<uint32_t>(std::strtoul(bits, nullptr, 10));
+  }
   return RUN_ALL_TESTS();
 }

@@ -82,6 +82,13 @@ TEST_P(TinyPadding, DummyStepsBetweenAnyTwo) {
   EXPECT_GT(model->core().stats().dummy_steps, 50);
 }
 
+// PAD-8, by the bytes: not even padding that nothing stops writes there.
+TEST_P(TinyPadding, TheNullBlockStaysZeroThoughNothingGuardsIt) {
+  engine::LoadOptions o = options();
+  o.null_guard = device::NullGuard::kOff;
+  expect_same(run(o, {.at_once = 5, .min_rows = 16, .dummy_between = true}));
+}
+
 TEST_P(TinyPadding, EveryChunkSize) {
   const Trace expected = alone();
   for (const int32_t chunk : {16, 64, 512}) {
