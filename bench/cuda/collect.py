@@ -19,7 +19,7 @@ def main():
             record = json.loads(line)
             key = record.pop("bench")
             entry = measured.setdefault(key, {"version": version, "date": str(datetime.date.today()), "rows": []})
-            if set(record) & {"us", "read_TBs"}:
+            if set(record) & {"us", "read_TBs", "name"}:
                 entry["rows"].append(record)
             else:
                 entry.update(record)  # the run's machine and libraries
