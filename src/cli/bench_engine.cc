@@ -30,9 +30,8 @@ struct Run {
   double prefill_seconds = 0, decode_seconds = 0;
   size_t decode_tokens = 0;
   int64_t steps = 0;
-  int64_t graphs_recorded = 0;
   device::StepTimes device;
-  std::vector<double> host_us;  // of each step, if measured
+  std::vector<double> host_us;  // of each step: how long the engine's thread was busy, not waiting
   double per_step_us(double seconds) const { return seconds / static_cast<double>(steps) * 1e6; }
 };
 
@@ -62,7 +61,7 @@ class Workload {
     core_.capture_one();
     return more;
   }
-  // Runs some of the engine's work and notes how long its thread was busy with it, not waiting.
+  // Runs some of the engine's work and notes how long its thread was busy with it.
   template <class Work>
   bool measured(std::vector<double>& host_us, Work&& some) {
     const double waited = runner_.step_times().wait_seconds;
@@ -108,15 +107,14 @@ Run run_batch(engine::LoadedModel& model, const BenchEngineOptions& o, int new_t
   run.prefill_seconds = since(start);
   if (measure) model.runner().measure_steps();
   const size_t before = work.tokens();
-  const engine::RunnerStats stats = model.runner().stats();
+  const int64_t steps_before = model.runner().stats().steps;
   start = Clock::now();
-  while (measure ? work.measured(run.host_us, [&] { return work.step(); }) : work.step()) {
+  while (work.measured(run.host_us, [&] { return work.step(); })) {
   }
   run.decode_seconds = since(start);
   work.check_finished();
   run.decode_tokens = work.tokens() - before;
-  run.steps = model.runner().stats().steps - stats.steps;
-  run.graphs_recorded = model.runner().stats().captures - stats.captures;
+  run.steps = model.runner().stats().steps - steps_before;
   if (measure) run.device = model.runner().step_times();
   return run;
 }
@@ -135,13 +133,12 @@ Run run_churn(engine::LoadedModel& model, const BenchEngineOptions& o, uint64_t 
   if (measure) model.runner().measure_steps();
   Run run;
   const size_t before = work.tokens();
-  const engine::RunnerStats stats = model.runner().stats();
+  const int64_t steps_before = model.runner().stats().steps;
   const auto start = Clock::now();
-  for (int i = 0; i < o.new_tokens; ++i) measure ? work.measured(run.host_us, step) : step();
+  for (int i = 0; i < o.new_tokens; ++i) work.measured(run.host_us, step);
   run.decode_seconds = since(start);
   run.decode_tokens = work.tokens() - before;
-  run.steps = model.runner().stats().steps - stats.steps;
-  run.graphs_recorded = model.runner().stats().captures - stats.captures;
+  run.steps = model.runner().stats().steps - steps_before;
   if (measure) run.device = model.runner().step_times();
   while (work.step()) {
   }
@@ -160,12 +157,13 @@ nlohmann::ordered_json measure(engine::LoadedModel& model, const BenchEngineOpti
     return o.churn > 0 ? run_churn(model, o, seed, measured) : run_batch(model, o, o.new_tokens, seed, measured);
   };
   run_batch(model, o, std::min(o.new_tokens, 8), 1, false);
-  std::vector<double> rates, prefill, step_us;
+  std::vector<double> rates, prefill, step_us, host_us;
   for (int i = 0; i < o.repeats; ++i) {
     const Run r = run(static_cast<uint64_t>(i) + 2, false);
     rates.push_back(static_cast<double>(r.decode_tokens) / r.decode_seconds);
     prefill.push_back(r.prefill_seconds > 0 ? o.rows * o.prompt / r.prefill_seconds : 0);
     step_us.push_back(r.per_step_us(r.decode_seconds));
+    host_us.insert(host_us.end(), r.host_us.begin(), r.host_us.end());
   }
   const engine::EngineStats stats = model.core().stats();
   nlohmann::ordered_json j = {
@@ -190,15 +188,12 @@ nlohmann::ordered_json measure(engine::LoadedModel& model, const BenchEngineOpti
       {"steps_without_graph", stats.steps_without_graph},
       {"null_block_clean", stats.null_block_clean},
   };
-  Run measured = run(1000, true);
-  for (uint64_t i = 1; i < 4 && measured.graphs_recorded > 0; ++i)
-    measured = run(1000 + i, true);  // a size that is rare
+  // Events around every step cost the host microseconds: a run of their own.
+  const Run measured = run(1000, true);
   if (const device::StepTimes& d = measured.device; d.steps > 0) {
-    j["host_us"] =
-        std::accumulate(measured.host_us.begin(), measured.host_us.end(), 0.0) / static_cast<double>(measured.steps);
-    j["host_us_median"] = median(measured.host_us);
-    j["host_us_p99"] = quantile(measured.host_us, 0.99);
-    j["graphs_recorded_meanwhile"] = measured.graphs_recorded;
+    j["host_us"] = std::accumulate(host_us.begin(), host_us.end(), 0.0) / static_cast<double>(host_us.size());
+    j["host_us_median"] = median(host_us);
+    j["host_us_p99"] = quantile(host_us, 0.99);
     j["device_busy_us"] = measured.per_step_us(d.busy_seconds);
     j["device_idle"] = d.idle_seconds / (d.idle_seconds + d.busy_seconds);
   }

@@ -14,7 +14,7 @@ class Result;  // base/status.h, which nvcc must not read: fmt
 
 namespace bz::device {
 
-// Of the steps waited for since measure_steps().
+// Of the steps waited for since measure_steps(); the host's waiting is counted all the time.
 struct StepTimes {
   int64_t steps = 0;
   double busy_seconds = 0;  // between a step's begin and its end

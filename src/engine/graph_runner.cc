@@ -207,11 +207,13 @@ bool GraphRunner::has_graphs(const SamplerKey& sampler_key) {
 
 void GraphRunner::run(const StepPlan& plan) {
   const GraphKey key = choose_graph_key(graph_limits(), plan.shape());
-  const bool replay = has_graphs({key, plan.sampler_class()}) && (plan.cache.copies.empty() || capture_copies().ok());
-  execute(inputs_.stage(plan, key), replay);
+  StagedStep step = inputs_.stage(plan, key);
+  const SamplerKey sampler{key, step.sampler()};
+  const bool replay = has_graphs(sampler) && (plan.cache.copies.empty() || capture_copies().ok());
+  execute(std::move(step), replay);
 
   const auto num_rows = static_cast<int64_t>(plan.rows.size());
-  in_flight_[plan.cache.sequence % StepInputs::kRingSlots] = {key, plan.sampler_class()};
+  in_flight_[plan.cache.sequence % StepInputs::kRingSlots] = sampler;
   ++stats_.steps;
   ++stats_.steps_by_key[key];
   if (num_rows == 0) ++stats_.dummy_steps;

@@ -7,6 +7,7 @@
 
 #include "engine/request.h"
 #include "kv/types.h"
+#include "ops/step_state.h"
 
 namespace bz::engine {
 
@@ -16,6 +17,7 @@ struct RequestState {
   RequestId id;
   Request request;
   std::shared_ptr<Sink> sink;
+  ops::RowSampling sampling{};  // the request's, but for what a step adds: first_output, biases, log probabilities
   // Choices of the same prompt, whose rows will begin as copies of this one's (KV-6).
   std::vector<std::unique_ptr<RequestState>> followers;
   std::vector<int32_t> tokens;      // prompt, then what was generated

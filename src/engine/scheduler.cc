@@ -25,11 +25,30 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
   by_row_.resize(static_cast<size_t>(cache.max_rows));
 }
 
+namespace {
+
+// What a request's rows have in common, step after step.
+ops::RowSampling sampling_of(const Request& request) {
+  const SamplingParams& p = request.sampling;
+  ops::RowSampling r = {p.temperature, p.top_p, p.top_k, p.min_p, 0, p.seed};
+  ops::LogitAdjust& a = r.adjust;
+  a.repetition_penalty = p.repetition_penalty;
+  a.presence_penalty = p.presence_penalty;
+  a.frequency_penalty = p.frequency_penalty;
+  a.prompt_len = static_cast<int32_t>(request.prompt.size());
+  a.min_tokens = request.min_tokens;
+  a.num_bias = static_cast<int32_t>(p.logit_bias.size());
+  return r;
+}
+
+}  // namespace
+
 StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std::shared_ptr<Sink> sink) {
   auto s = std::make_unique<RequestState>();
   s->id = id;
   s->tokens = request.prompt;
   s->tokens.reserve(request.prompt.size() + static_cast<size_t>(request.max_tokens));  // ENG-3
+  s->sampling = sampling_of(request);
   s->request = std::move(request);
   s->sink = std::move(sink);
   s->output.id = id;
@@ -159,7 +178,7 @@ bool allows_drafts(const Request& r) {
 
 // How many drafts the row may verify, if the device has them. Rows behind it get their token first.
 int32_t Scheduler::num_drafts(const StepPlan& plan, const RequestState& s, int32_t rows_behind) const {
-  if (!continues_on_device(s) || !allows_drafts(s.request)) return 0;
+  if (cache_.config().num_spec == 0 || !continues_on_device(s) || !allows_drafts(s.request)) return 0;
   const int32_t left = s.request.max_tokens - s.num_outputs() - s.num_pending - 1;
   const int32_t n = std::min({cache_.config().num_spec, left, token_budget(plan) - 1 - rows_behind});
   return n > 0 && cache_.can_append(s.row, 1 + n) ? n : 0;
@@ -214,14 +233,9 @@ void Scheduler::admit_row(RequestState& s) {
 
 // What the row's sampler needs; its biases go into the plan.
 ops::RowSampling Scheduler::row_sampling(StepPlan& plan, const RequestState& s) const {
-  const SamplingParams& p = s.request.sampling;
-  ops::RowSampling r = {p.temperature, p.top_p, p.top_k, p.min_p, s.first_output, p.seed};
+  ops::RowSampling r = s.sampling;
+  r.first_output = s.first_output;
   ops::LogitAdjust& a = r.adjust;
-  a.repetition_penalty = p.repetition_penalty;
-  a.presence_penalty = p.presence_penalty;
-  a.frequency_penalty = p.frequency_penalty;
-  a.prompt_len = static_cast<int32_t>(s.request.prompt.size());
-  a.min_tokens = s.request.min_tokens;
   a.bias_start = static_cast<int32_t>(plan.biases.size());
   if (s.num_outputs() < s.request.min_tokens) {
     if (!s.request.ignore_eos) {
@@ -230,8 +244,7 @@ ops::RowSampling Scheduler::row_sampling(StepPlan& plan, const RequestState& s) 
     for (const int32_t id : s.request.stop_token_ids) plan.biases.push_back({id, 0.0f});
   }
   a.num_masked = static_cast<int32_t>(plan.biases.size()) - a.bias_start;
-  for (const LogitBias& b : p.logit_bias) plan.biases.push_back({b.token, b.bias});
-  a.num_bias = static_cast<int32_t>(p.logit_bias.size());
+  for (const LogitBias& b : s.request.sampling.logit_bias) plan.biases.push_back({b.token, b.bias});
   r.num_top_logprobs = std::max(s.request.logprobs, s.scores_prompt() ? s.request.prompt_logprobs : -1);
   return r;
 }
@@ -239,7 +252,7 @@ ops::RowSampling Scheduler::row_sampling(StepPlan& plan, const RequestState& s) 
 void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens, int32_t num_drafts) {
   cache_.append(s.row, num_tokens + num_drafts);
   const bool last = num_tokens == s.num_uncomputed();
-  PlanRow row;
+  PlanRow& row = plan.rows.emplace_back();
   row.request = s.id;
   row.row = s.row;
   row.query_len = num_tokens + num_drafts;
@@ -247,7 +260,9 @@ void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens, int
   row.num_logits = s.scores_prompt() ? num_tokens : row.num_samples;
   row.max_seq_len = s.num_computed + row.query_len;
   row.history_len = std::exchange(s.history_len, 0);
-  plan.history.insert(plan.history.end(), s.tokens.begin(), s.tokens.begin() + row.history_len);
+  if (row.history_len > 0) {
+    plan.history.insert(plan.history.end(), s.tokens.begin(), s.tokens.begin() + row.history_len);
+  }
   row.sampling = row_sampling(plan, s);
   if (num_tokens == 1 && continues_on_device(s)) {
     plan.tokens.push_back(ops::kTokenFromRowState);
@@ -257,7 +272,6 @@ void Scheduler::add_row(StepPlan& plan, RequestState& s, int32_t num_tokens, int
     plan.tokens.insert(plan.tokens.end(), begin, begin + num_tokens);
     if (!last) row.next_token = *(begin + num_tokens);
   }
-  plan.rows.push_back(row);
   s.num_computed += row.query_len;
   s.num_pending += row.num_samples;
 }

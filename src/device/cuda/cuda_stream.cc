@@ -94,8 +94,8 @@ void CudaStream::wait_step(uint64_t step) {
   };
   const auto start = std::chrono::steady_clock::now();
   BZ_CUDA_CHECK_AT(cudaEventSynchronize(event_of(ends_, 0)), (FaultSite{step, "some op of this step", -1}));
-  if (!measuring_ || step < first_measured_) return;
   times_.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!measuring_ || step < first_measured_) return;
   float busy_ms = 0, idle_ms = 0;
   BZ_CUDA_CHECK(cudaEventElapsedTime(&busy_ms, event_of(begins_, 0), event_of(ends_, 0)));
   if (step > first_measured_) {
@@ -114,7 +114,7 @@ void CudaStream::measure_steps() {
   }
   measuring_ = true;
   first_measured_ = step_ + 1;
-  times_ = {};
+  times_ = {.wait_seconds = times_.wait_seconds};
 }
 
 void CudaStream::op_enqueued(const char* op) {
