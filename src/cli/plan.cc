@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/plan_text.h"
 #include "models/cache_specs.h"
 
 namespace bz::cli {
@@ -122,7 +123,7 @@ Status plan(const PlanOptions& o) {
               is_config ? "caches from its config alone"
                         : fmt::format("{} bytes of weights, mapped in place", p.weights_bytes).c_str(),
               p.max_model_len);
-  std::printf("%s", kv::describe(p.layout).c_str());
+  std::printf("%s", describe(p.layout).c_str());
   print_requests(p);
   return ok_status();
 }

@@ -17,11 +17,6 @@ BlockPool::BlockPool(int32_t num_blocks) : num_blocks_(num_blocks) {
   num_free_ = num_blocks - 1;
 }
 
-void BlockPool::allocate(std::span<BlockId> out) {
-  BZ_CHECK_LE(static_cast<int64_t>(out.size()), static_cast<int64_t>(num_free_));
-  for (BlockId& block : out) block = allocate();
-}
-
 void BlockPool::add_ref(BlockId block) {
   BZ_CHECK(block != kNullBlock);
   BZ_CHECK_LT(block.value(), static_cast<uint32_t>(num_blocks_));

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -49,8 +48,6 @@ class BlockPool {
     --num_free_;
     return BlockId(id);
   }
-  // REQUIRES: can_allocate(out.size()).
-  void allocate(std::span<BlockId> out);
 
   // One more owner. A free or fenced block (a prefix hit) becomes owned. REQUIRES: not the null block.
   void add_ref(BlockId block);

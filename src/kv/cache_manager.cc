@@ -75,7 +75,10 @@ CacheManager::CacheManager(const CacheConfig& config)
       index_(config.num_blocks, max_nodes(config), tables_.num_tables(), hash_unit(config), config.digest,
              config.hash_key) {
   const auto rows = static_cast<size_t>(config.max_rows);
-  for (const GroupSpec& spec : tables_of(config)) rules_.emplace_back(spec);
+  for (const GroupSpec& spec : tables_of(config)) {
+    rules_.emplace_back(spec, static_cast<int32_t>(sinks_.size()));
+    for (int32_t i = 0; i < sink_columns(spec); ++i) sinks_.push_back(pool_.allocate());
+  }
   rows_.resize(rows);
   fills_.resize(rows);
   // Room for every row to begin, end and take all blocks between two plans: steady steps never grow these (ENG-3).
@@ -84,9 +87,6 @@ CacheManager::CacheManager(const CacheConfig& config)
   batch_.reserve(rows);
   forked_.reserve(rows);
   transfers_.resize(static_cast<size_t>(config.max_transfers));
-  for (const GroupSpec& spec : config.groups) {
-    for (int32_t i = 0; i < sink_columns(spec); ++i) sinks_.push_back(pool_.allocate());
-  }
 }
 
 void CacheManager::release_block(BlockId block) {
@@ -154,12 +154,6 @@ bool CacheManager::can_make_room(RowId row, int32_t num_tokens) const {
   return pool_.can_allocate(needed);
 }
 
-// Puts a block that others hold too into a column.
-void CacheManager::share_block(GroupId group, RowId row, int32_t column, BlockId block) {
-  pool_.add_ref(block);
-  tables_.edit(row, changes_).in(group).set_block(column, block);
-}
-
 // Column 0 is written from now on: the row gets a copy of its own (KV-6).
 void CacheManager::thaw(GroupId group, RowId row) {
   const BlockId from = tables_.block(group, row, 0);
@@ -179,7 +173,6 @@ void CacheManager::make_room(RowId row, int32_t num_tokens) {
   BZ_CHECK(!record.loading && record.sending == 0);
   const int32_t total = fill.num_scheduled + num_tokens;
   int64_t capacity = config_.max_seq_len;
-  const BlockId* sinks = sinks_.data();
   BlockTables::Row cells = tables_.edit(row, changes_);
   for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId table(g);
@@ -188,9 +181,8 @@ void CacheManager::make_room(RowId row, int32_t num_tokens) {
     const int32_t have = cells.in(table).width();
     int32_t width = have;
     capacity = std::min(capacity, widen(table, record, total, width));
-    for (int32_t c = have; c < width; ++c) cells.set_block(c, c < rule.sinks ? share(sinks[c]) : new_block(rule));
+    for (int32_t c = have; c < width; ++c) cells.set_block(c, c < rule.sinks ? share_sink(rule, c) : new_block(rule));
     if (width > have) cells.set_width(width);
-    sinks += rule.sinks;
   }
   fill.capacity = static_cast<int32_t>(capacity);
 }
@@ -199,16 +191,12 @@ void CacheManager::set_capacity(RowId row) {
   const RowRecord& record = state(row);
   int64_t capacity = record.frozen != 0 || record.sending > 0 ? 0 : config_.max_seq_len;
   for (int32_t g = 0; g < num_tables(); ++g) {
-    const GroupSpec& s = spec(GroupId(g));
-    const int32_t width = tables_.width(GroupId(g), row);
-    if (tokens_per_block(s) == 0) {
-      const bool grows = width == 0 && s.kind != CacheKind::kCross;
-      if (grows || (s.kind == CacheKind::kState && width < 1 + config_.num_spec)) capacity = 0;
-    } else {
-      capacity = std::min(capacity, rules_[static_cast<size_t>(g)].tokens_in(width));
-    }
+    const int32_t have = tables_.width(GroupId(g), row);
+    int32_t width = have;
+    const int64_t room = widen(GroupId(g), record, num_scheduled(row) + 1, width);
+    capacity = std::min(capacity, width > have ? 0 : room);
   }
-  fill_of(row).capacity = static_cast<int32_t>(std::max<int64_t>(capacity, 0));
+  fill_of(row).capacity = static_cast<int32_t>(capacity);
 }
 
 void CacheManager::set_processed(RowId row, int32_t num_tokens) {
@@ -292,13 +280,6 @@ void CacheManager::processed(uint64_t sequence) {
   BZ_CHECK_LE(sequence, last_sequence());
   BZ_CHECK_GE(sequence, pool_.processed_sequence());
   pool_.processed(sequence);
-}
-
-double CacheManager::usage() const {
-  const int32_t usable = pool_.num_blocks() - 1;
-  BZ_CHECK_GT(usable, 0);
-  BZ_CHECK_LE(pool_.num_owned(), usable);
-  return static_cast<double>(pool_.num_owned()) / usable;
 }
 
 int32_t CacheManager::num_blocks_for(int32_t num_tokens) const {

@@ -163,10 +163,8 @@ class CacheManager {
   int32_t num_free_blocks() const { return pool_.num_free(); }      // can be handed out now
   int32_t num_fenced_blocks() const { return pool_.num_fenced(); }  // free once processed
   int32_t num_used_blocks() const { return pool_.num_owned(); }
-  double usage() const;  // share of the usable blocks that are owned, 0 to 1
   int32_t num_rows_in_use() const { return tables_.num_rows() - 1 - tables_.num_free_rows(); }
   bool is_live(RowId row) const { return tables_.is_claimed(row); }
-  bool is_loading(RowId row) const { return state(row).loading; }
   bool in_next_plan(RowId row) const { return fill_of(row).in_next_plan(); }
   int32_t num_scheduled(RowId row) const { return fill_of(row).num_scheduled; }  // tokens appended so far
   int32_t num_planned(RowId row) const { return fill_of(row).num_planned; }      // of those, in plans that were taken
@@ -177,7 +175,6 @@ class CacheManager {
 
   uint64_t last_sequence() const { return next_sequence_ - 1; }  // of the plan taken last; 0: none yet
   const std::vector<TableChange>& pending_changes() const { return changes_; }
-  const std::vector<BlockCopy>& pending_copies() const { return copies_; }
   const BlockTables& tables() const { return tables_; }
   const BlockPool& pool() const { return pool_; }
   // Blocks held otherwise than by a row: sinks, sources of pending copies, pins of transfers. With repeats.
@@ -251,12 +248,25 @@ class CacheManager {
     pool_.add_ref(block);
     return block;
   }
+  BlockId share_sink(const GrowthRule& rule, int32_t column) {
+    return share(sinks_[static_cast<size_t>(rule.first_sink + column)]);
+  }
+  // Puts sinks and block_of(column) into the columns of a new row's table.
+  template <class BlockOf>
+  void fill_table(GroupId table, RowId row, Columns columns, BlockOf block_of) {
+    if (columns.width == 0) return;
+    const GrowthRule& rule = rules_[static_cast<size_t>(table.value())];
+    BlockTables::Row cells = tables_.edit(row, changes_).in(table);
+    if (columns.first > 0) cells.set_first(columns.first);
+    for (int32_t c = columns.first; c < columns.width; ++c)
+      cells.set_block(c, c < rule.sinks ? share_sink(rule, c) : block_of(c));
+    cells.set_width(columns.width);
+  }
   void release_block(BlockId block);  // one owner less, fenced by the last plan
   void copy_block(BlockId from, BlockId to);
   void drop_copy_source(BlockId from) {
     if (from != kNullBlock) release_block(from);
   }
-  void share_block(GroupId group, RowId row, int32_t column, BlockId block);
   void thaw(GroupId group, RowId row);
   BlockId cached_block(const PrefixHit& hit, GroupId group, int32_t end_token) const;
   int32_t supported_prefix(const PrefixHit& hit, GroupId group, int32_t limit, MissReason* reason) const;

@@ -10,6 +10,7 @@
 
 #include "base/math.h"
 #include "kv/integrity.h"
+#include "kv/table_mirror.h"
 
 namespace bz::kv {
 namespace {

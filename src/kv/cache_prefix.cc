@@ -121,26 +121,19 @@ RowId CacheManager::admit(const PrefixHit& hit, int32_t encoder_tokens) {
   const RowId row = new_row(hit.num_tokens, encoder_tokens);
   if (hit.num_tokens == 0) return row;
   RowRecord& record = state(row);
-  size_t sink = 0;
   for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
     const GroupSpec& s = spec(group);
     const int32_t per_block = tokens_per_block(s), sinks = sink_columns(s);
-    for (int32_t c = 0; c < sinks; ++c) share_block(group, row, c, sinks_[sink + static_cast<size_t>(c)]);
-    sink += static_cast<size_t>(sinks);
     if (mutated(Mutation::kHitsTakenLate) && g > 0 && pool_.num_free() > 0)
       pool_.release(take_block(), 0);  // F23: as if group g - 1 had grown
     if (s.snapshot) {
-      share_block(group, row, 0, cached_block(hit, group, hit.num_tokens));
-      tables_.edit(row, changes_).in(group).set_width(1);
+      fill_table(group, row, {0, 1}, [&](int32_t) { return share(cached_block(hit, group, hit.num_tokens)); });
       record.frozen |= 1u << g;
     } else if (per_block > 0) {
-      const Columns columns = columns_for(s, progress(row), config_.num_spec);
-      if (columns.first > 0) tables_.edit(row, changes_).in(group).set_first(columns.first);
-      for (int32_t c = columns.first; c < hit.num_tokens / per_block; ++c) {
-        share_block(group, row, sinks + c, cached_block(hit, group, (c + 1) * per_block));
-      }
-      tables_.edit(row, changes_).in(group).set_width(sinks + hit.num_tokens / per_block);
+      const int32_t first = columns_for(s, progress(row), config_.num_spec).first;
+      fill_table(group, row, {first, sinks + hit.num_tokens / per_block},
+                 [&](int32_t c) { return share(cached_block(hit, group, (c - sinks + 1) * per_block)); });
     }
   }
   record.node = hit.path[static_cast<size_t>(hit.num_tokens / index_.unit() - 1)];
@@ -242,22 +235,17 @@ RowId CacheManager::fork(RowId parent) {
     const GroupId group(g);
     const GroupSpec& s = spec(group);
     const int32_t per_block = tokens_per_block(s);
-    const int32_t first = tables_.first(group, parent), width = tables_.width(group, parent);
+    const Columns columns = tables_.columns(group, parent);
     // Columns from here on may still be written, by both rows.
     int32_t open = per_block > 0 ? sink_columns(s) + num_scheduled(parent) / per_block : 0;
-    if (s.kind == CacheKind::kCross) open = width;
-    if (first > 0) tables_.edit(row, changes_).in(group).set_first(first);
-    for (int32_t c = first; c < width; ++c) {
+    if (s.kind == CacheKind::kCross) open = columns.width;
+    fill_table(group, row, columns, [&](int32_t c) {
       const BlockId block = tables_.block(group, parent, c);
-      if (c < open) {
-        share_block(group, row, c, block);
-      } else {
-        const BlockId copy = take_block();
-        copy_block(block, copy);
-        tables_.edit(row, changes_).in(group).set_block(c, copy);
-      }
-    }
-    if (width > 0) tables_.edit(row, changes_).in(group).set_width(width);
+      if (c < open) return share(block);
+      const BlockId copy = take_block();
+      copy_block(block, copy);
+      return copy;
+    });
   }
   record.forked = true;
   forked_.push_back(row);

@@ -111,18 +111,12 @@ void CacheManager::settle(Transfer& t) {
     if (ok) {
       fill_of(t.row) = {t.num_tokens, t.num_tokens, 0};
       record.num_processed = t.num_tokens;
-      size_t next = 0, sink = 0;
+      auto next = t.blocks.begin();
       for (int32_t g = 0; g < num_tables(); ++g) {
-        const GroupId group(g);
-        const int32_t sinks = sink_columns(spec(group));
-        const Columns columns = columns_for(spec(group), progress(t.row), config_.num_spec);
-        if (columns.first > 0) tables_.edit(t.row, changes_).in(group).set_first(columns.first);
-        for (int32_t c = 0; c < sinks; ++c) share_block(group, t.row, c, sinks_[sink + static_cast<size_t>(c)]);
-        for (; next < t.blocks.size() && t.blocks[next].group == group; ++next) {
-          share_block(group, t.row, t.blocks[next].column, t.blocks[next].block);
-        }
-        if (columns.width > 0) tables_.edit(t.row, changes_).in(group).set_width(columns.width);
-        sink += static_cast<size_t>(sinks);
+        fill_table(GroupId(g), t.row, columns_for(spec(GroupId(g)), progress(t.row), config_.num_spec), [&](int32_t c) {
+          BZ_CHECK(next->group == GroupId(g) && next->column == c);
+          return share((next++)->block);
+        });
       }
       changes_.emplace_back(ChangeKind::kRowStart, GroupId(0), t.row, 0, static_cast<uint32_t>(t.num_tokens));
       set_capacity(t.row);

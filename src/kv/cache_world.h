@@ -13,6 +13,7 @@
 #include "kv/cache_manager.h"
 #include "kv/hash.h"
 #include "kv/integrity.h"
+#include "kv/table_mirror.h"
 
 namespace bz::kv {
 

@@ -10,22 +10,15 @@
 namespace bz::kv {
 namespace {
 
-using Members = std::vector<int32_t>;  // indices into the request's layers
+// Layers whose blocks are one another's: all of a group, or of several that share tables, kind after kind. Indices into
+// the request's layers.
+using Members = std::vector<int32_t>;
 
-// One way to place a class of layers: `splits` tables with blocks of `block_tokens` tokens.
+// One way to place such a class.
 struct Option {
-  int32_t splits = 0;
-  int32_t block_tokens = 0;
-  int32_t groups = 0;
-  int64_t slab = 0;   // bytes, of the fullest table
-  double blocks = 0;  // of the typical request, in all tables
-  double weight = 1;  // what a byte of it counts: more for small pages and very large blocks
-};
-
-// Layers whose blocks are one another's: all of a group, or of several that share tables, kind after kind.
-struct LayerClass {
-  Members members;
-  std::vector<Option> options;
+  std::vector<GroupSpec> groups;  // the first of each table owns it; table_of counts within the class
+  int64_t slab = 0;               // bytes, of the fullest table
+  double blocks = 0;              // of the typical request, in all tables; more for small pages and very large blocks
 };
 
 bool same_group(const LayerSpec& a, const LayerSpec& b) {
@@ -95,8 +88,8 @@ std::vector<int32_t> block_sizes(const LayerSpec& spec, int32_t wanted) {
   return sizes;
 }
 
-// The groups of a class over `splits` tables: its layers in order, cut where a table has had its part of the bytes. The
-// first group of a table owns it (table_of counts within the class). Empty: layers that met cannot share a table.
+// The groups of a class over `splits` tables: its layers in order, cut where a table has had its part of the bytes.
+// Empty: layers that met cannot share a table.
 std::vector<GroupSpec> place_class(const std::vector<LayerSpec>& layers, const Members& members, int32_t splits,
                                    int32_t block_tokens) {
   const auto bytes_of = [&](int32_t i) {
@@ -126,16 +119,16 @@ std::vector<GroupSpec> place_class(const std::vector<LayerSpec>& layers, const M
   return groups;
 }
 
-void list_options(const LayoutRequest& request, LayerClass& c) {
-  const LayerSpec& first = request.layers[static_cast<size_t>(c.members[0])];
-  for (int32_t splits = 1; splits <= std::min<int32_t>(kMaxGroups, static_cast<int32_t>(c.members.size())); ++splits) {
+std::vector<Option> list_options(const LayoutRequest& request, const Members& members) {
+  std::vector<Option> options;
+  const LayerSpec& first = request.layers[static_cast<size_t>(members[0])];
+  for (int32_t splits = 1; splits <= std::min<int32_t>(kMaxGroups, static_cast<int32_t>(members.size())); ++splits) {
     for (int32_t size : block_sizes(first, request.block_size)) {
-      const std::vector<GroupSpec> groups = place_class(request.layers, c.members, splits, size);
-      if (groups.empty()) continue;
-      Option o{splits, size, static_cast<int32_t>(groups.size())};
+      Option o{place_class(request.layers, members, splits, size)};
+      if (o.groups.empty()) continue;
       int64_t table = 0, total = 0;
       double weighted = 0;
-      for (const GroupSpec& group : groups) {
+      for (const GroupSpec& group : o.groups) {
         if (group.table_of == kOwnTable) {
           table = 0;
           o.blocks += typical_blocks(group, request);
@@ -149,60 +142,59 @@ void list_options(const LayoutRequest& request, LayerClass& c) {
         }
         o.slab = std::max(o.slab, table);
       }
-      o.weight = weighted / static_cast<double>(total);
-      c.options.push_back(o);
+      o.blocks *= weighted / static_cast<double>(total);
+      options.push_back(std::move(o));
     }
   }
+  return options;
 }
 
-// With slabs of `stride` bytes: the best option per class, at most kMaxGroups groups in all. best[n]: cost with n
-// groups.
-double best_for_stride(const std::vector<LayerClass>& classes, int64_t stride, std::vector<Option>& chosen) {
-  struct State {
-    double cost = std::numeric_limits<double>::infinity();
-    std::vector<Option> chosen;
-  };
-  std::vector<State> best(kMaxGroups + 1);
+struct Choice {
+  double cost = std::numeric_limits<double>::infinity();
+  std::vector<const Option*> options;  // by class
+};
+
+// With slabs of `stride` bytes: the best option per class, at most kMaxGroups groups in all. best[n]: with n groups.
+Choice best_for_stride(const std::vector<std::vector<Option>>& classes, int64_t stride) {
+  std::vector<Choice> best(kMaxGroups + 1);
   best[0].cost = 0;
-  for (const LayerClass& c : classes) {
-    std::vector<State> next(kMaxGroups + 1);
-    for (int32_t n = 0; n <= kMaxGroups; ++n) {
-      for (const Option& o : c.options) {
-        const int32_t groups = n + o.groups;
+  for (const std::vector<Option>& options : classes) {
+    std::vector<Choice> next(kMaxGroups + 1);
+    for (size_t n = 0; n < best.size(); ++n) {
+      for (const Option& o : options) {
+        const size_t groups = n + o.groups.size();
         if (o.slab > stride || groups > kMaxGroups) continue;
         // A group more costs a table: half a per cent.
-        const double cost = best[static_cast<size_t>(n)].cost +
-                            o.blocks * static_cast<double>(stride) * o.weight * (1 + 0.005 * (o.groups - 1));
-        State& s = next[static_cast<size_t>(groups)];
-        if (cost >= s.cost) continue;
-        s = {cost, best[static_cast<size_t>(n)].chosen};
-        s.chosen.push_back(o);
+        const double more = 1 + 0.005 * static_cast<double>(o.groups.size() - 1);
+        const double cost = best[n].cost + o.blocks * static_cast<double>(stride) * more;
+        if (cost >= next[groups].cost) continue;
+        next[groups] = {cost, best[n].options};
+        next[groups].options.push_back(&o);
       }
     }
     best = std::move(next);
   }
-  const auto it =
-      std::min_element(best.begin(), best.end(), [](const State& a, const State& b) { return a.cost < b.cost; });
-  chosen = it->chosen;
-  return it->cost;
+  return *std::min_element(best.begin(), best.end(), [](const Choice& a, const Choice& b) { return a.cost < b.cost; });
 }
 
-// The classes when the kinds that can share tables do (one flag for pooled entries, one for rings) or do not.
-std::vector<LayerClass> classes_of(const LayoutRequest& request, const std::vector<Members>& kinds, bool pooled_share,
-                                   bool rings_share) {
+// The options of each class, when the kinds that can share tables do (one flag for pooled entries, one for rings) or
+// do not.
+std::vector<std::vector<Option>> options_by_class(const LayoutRequest& request, const std::vector<Members>& kinds,
+                                                  bool pooled_share, bool rings_share) {
   const auto spec = [&](const Members& m) { return request.layers[static_cast<size_t>(m[0])]; };
-  std::vector<LayerClass> classes;
+  std::vector<Members> classes;
   for (const Members& kind : kinds) {
     const GroupSpec group = group_of(spec(kind), kMaxBlockTokens);
     const bool shares = group.kind == CacheKind::kRing ? rings_share : pooled_share;
-    auto it = std::find_if(classes.begin(), classes.end(), [&](const LayerClass& c) {
-      return shares && can_share_table(group_of(spec(c.members), kMaxBlockTokens), group);
+    auto it = std::find_if(classes.begin(), classes.end(), [&](const Members& c) {
+      return shares && can_share_table(group_of(spec(c), kMaxBlockTokens), group);
     });
-    if (it == classes.end()) it = classes.insert(it, LayerClass{});
-    it->members.insert(it->members.end(), kind.begin(), kind.end());
+    if (it == classes.end()) it = classes.insert(it, Members{});
+    it->insert(it->end(), kind.begin(), kind.end());
   }
-  for (LayerClass& c : classes) list_options(request, c);
-  return classes;
+  std::vector<std::vector<Option>> options;
+  for (const Members& c : classes) options.push_back(list_options(request, c));
+  return options;
 }
 
 // Layers of one kind each; a kind that may own a table comes before those that may read it.
@@ -226,14 +218,16 @@ Result<std::vector<Members>> kinds_of(const LayoutRequest& request) {
 }
 
 // All groups: those with a table of their own first.
-std::vector<GroupSpec> gather(const std::vector<LayerSpec>& layers, const std::vector<LayerClass>& classes,
-                              const std::vector<Option>& chosen) {
+std::vector<GroupSpec> gather(const Choice& choice) {
   std::vector<GroupSpec> owners, readers;
-  for (size_t c = 0; c < classes.size(); ++c) {
-    for (GroupSpec& group : place_class(layers, classes[c].members, chosen[c].splits, chosen[c].block_tokens)) {
-      const bool owns = group.table_of == kOwnTable;
-      if (!owns) group.table_of = static_cast<int32_t>(owners.size()) - 1;
-      (owns ? owners : readers).push_back(std::move(group));
+  for (const Option* option : choice.options) {
+    for (const GroupSpec& group : option->groups) {
+      if (group.table_of == kOwnTable) {
+        owners.push_back(group);
+      } else {
+        readers.push_back(group);
+        readers.back().table_of = static_cast<int32_t>(owners.size()) - 1;
+      }
     }
   }
   owners.insert(owners.end(), readers.begin(), readers.end());
@@ -257,25 +251,22 @@ Result<std::vector<GroupSpec>> choose_groups(const LayoutRequest& request) {
     return invalid_argument("kv layout: the model needs {} cache groups, at most {} are possible", kinds.size(),
                             kMaxGroups);
   double best = std::numeric_limits<double>::infinity();
-  std::vector<LayerClass> classes;
-  std::vector<Option> chosen;
+  std::vector<GroupSpec> groups;
   for (int sharing = 0; sharing < 4; ++sharing) {
-    std::vector<LayerClass> some = classes_of(request, kinds, (sharing & 1) != 0, (sharing & 2) != 0);
+    const auto classes = options_by_class(request, kinds, (sharing & 1) != 0, (sharing & 2) != 0);
     std::set<int64_t> strides;
-    for (const LayerClass& c : some) {
-      for (const Option& o : c.options) strides.insert(o.slab);
+    for (const std::vector<Option>& options : classes) {
+      for (const Option& o : options) strides.insert(o.slab);
     }
     for (int64_t stride : strides) {
-      std::vector<Option> options;
-      const double cost = best_for_stride(some, stride, options);
-      if (cost >= best) continue;
-      best = cost;
-      chosen = std::move(options);
-      classes = some;
+      const Choice choice = best_for_stride(classes, stride);
+      if (choice.cost >= best) continue;
+      best = choice.cost;
+      groups = gather(choice);
     }
   }
-  BZ_CHECK_EQ(chosen.size(), classes.size());
-  return gather(request.layers, classes, chosen);
+  BZ_CHECK(!groups.empty());
+  return groups;
 }
 
 }  // namespace bz::kv

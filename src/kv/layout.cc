@@ -75,19 +75,12 @@ void add_notes(Layout& layout, const LayoutRequest& request) {
     if (tokens > 0 && page < kGoodPageBytes)
       layout.notes.push_back(fmt::format("group {}: a layer's page is {} bytes, below {}, in blocks of {} tokens", g,
                                          page, kGoodPageBytes, tokens));
-    if (group.spec.table_of != kOwnTable) continue;
-    if (tokens > kMaxPlainBlockTokens)
+    if (tokens > kMaxPlainBlockTokens && group.spec.table_of == kOwnTable)
       layout.notes.push_back(
           fmt::format("group {}: blocks of {} tokens, {}", g, tokens,
                       request.block_size > 0 ? "as asked for" : "so that they fill the slabs that other groups need"));
-    const int64_t waste = layout.block_stride - table_bytes(layout, g);
-    if (waste * 10 > layout.block_stride)
-      layout.notes.push_back(
-          fmt::format("group {}: its blocks leave {} of {} bytes of a slab empty", g, waste, layout.block_stride));
   }
   const RequestBytes typical = bytes_of_request(layout, request.reference_tokens, request.num_spec);
-  layout.notes.push_back(fmt::format("a request of {} tokens takes {} bytes, {:.1f} % of them waste",
-                                     request.reference_tokens, typical.taken, typical.waste() * 100));
   if (typical.waste() > kExplainedWaste) explain_waste(layout, typical, request);
 }
 
@@ -138,16 +131,6 @@ Result<Layout> make_layout(const LayoutRequest& request) {
   return layout;
 }
 
-const LayerPages& pages_of_layer(const Layout& layout, int32_t layer) {
-  for (const GroupLayout& group : layout.groups) {
-    for (const LayerPages& pages : group.layers) {
-      if (pages.layer == layer) return pages;
-    }
-  }
-  BZ_CHECK_MSG(false, "the layout has no layer {}", layer);
-  std::abort();
-}
-
 const LayerPages& pages_of_spec(const Layout& layout, int32_t spec) {
   for (const GroupLayout& group : layout.groups) {
     for (const LayerPages& pages : group.layers) {
@@ -182,30 +165,6 @@ RequestBytes bytes_of_request(const Layout& layout, int32_t num_tokens, int32_t 
 void check_same_group(const GroupView& tables, const PageView& pages) {
   BZ_CHECK_EQ(tables.group, pages.group);
   BZ_CHECK_EQ(tables.block_size, pages.block_size);
-}
-
-std::string describe(const Layout& layout) {
-  std::string text;
-  auto out = std::back_inserter(text);
-  for (size_t g = 0; g < layout.groups.size(); ++g) {
-    const GroupLayout& group = layout.groups[g];
-    fmt::format_to(out, "group {}: {}, {} layers, blocks of {} entries, page {} bytes, slab {}", g,
-                   cache_kind_name(group.spec.kind), group.layers.size(), group.spec.block_size,
-                   group.layers[0].page_bytes, group.used_bytes);
-    if (group.spec.table_of == kOwnTable) {
-      fmt::format_to(out, " + waste {} bytes\n", layout.block_stride - table_bytes(layout, g));
-    } else {
-      fmt::format_to(out, " bytes of group {}'s\n", group.spec.table_of);
-    }
-  }
-  fmt::format_to(out, "null block and its guard granules: {} bytes\n", layout.head_bytes);
-  fmt::format_to(out, "blocks 1 to {}: {} bytes ({} each)\n", layout.num_blocks - 1, layout.body_bytes,
-                 layout.block_stride);
-  fmt::format_to(out, "end: {}\n",
-                 layout.tail_bytes == 0 ? "on a granule" : fmt::format("canary of {} bytes", layout.tail_bytes));
-  fmt::format_to(out, "total: {} bytes\n", layout.total_bytes);
-  for (const std::string& note : layout.notes) fmt::format_to(out, "note: {}\n", note);
-  return text;
 }
 
 }  // namespace bz::kv

@@ -53,8 +53,6 @@ Result<Layout> make_layout(const LayoutRequest& request);
 // Bytes of a slab that the groups of one table fill; the rest is waste. table: the group that owns it.
 int64_t table_bytes(const Layout& layout, size_t table);
 
-// The pages of a model layer: of its first spec. REQUIRES: the layout has it.
-const LayerPages& pages_of_layer(const Layout& layout, int32_t layer);
 // The pages of one of the request's specs.
 const LayerPages& pages_of_spec(const Layout& layout, int32_t spec);
 
@@ -71,8 +69,5 @@ inline constexpr double kExplainedWaste = 0.1;  // above it the notes say where 
 
 // A view of one group's tables and a view of another group's pages: aborts (F27).
 void check_same_group(const GroupView& tables, const PageView& pages);
-
-// Several lines of text, every byte accounted for.
-std::string describe(const Layout& layout);
 
 }  // namespace bz::kv

@@ -24,7 +24,7 @@ TEST(Layout, SmolLM2ByHand) {
   EXPECT_EQ(layout.head_bytes, 1474560);                     // already a multiple of 4096
   EXPECT_EQ(layout.num_blocks, 182);                         // 1 + floor((268435456 - 1474560) / 1474560)
   EXPECT_EQ(layout.tail_bytes, 0);
-  const LayerPages& pages = pages_of_layer(layout, 7);
+  const LayerPages& pages = pages_of_spec(layout, 7);
   EXPECT_EQ(pages.k.offset, 7 * 49152);
   EXPECT_EQ(pages.v.offset, 7 * 49152 + 24576);
   EXPECT_EQ(pages.k.entry_bytes, 384);
@@ -43,8 +43,9 @@ TEST(Layout, InvariantsOverManyShapes) {
               for (int64_t mib : {1, 7, 300}) {
                 LayoutRequest request{{}, mib << 20, granule, block_size};
                 for (int32_t i = 0; i < layers; ++i) {
-                  request.layers.push_back(window > 0 && i % 2 == 1 ? window_layer(i, heads, dim, DType::kF16, window)
-                                                                    : attention_layer(i, heads, dim, DType::kF16));
+                  request.layers.push_back(window > 0 && i % 2 == 1
+                                               ? windowed(attention_layer(i, heads, dim, DType::kF16), window)
+                                               : attention_layer(i, heads, dim, DType::kF16));
                 }
                 const Result<Layout> result = make_layout(request);
                 if (!result.ok()) continue;
@@ -94,7 +95,7 @@ TEST(Layout, EndOnAGranuleWhereItCostsUnderOnePercent) {
 TEST(Layout, RefusesNonsense) {
   EXPECT_FALSE(make_layout({{}, 1 << 20}).ok());
   EXPECT_FALSE(make_layout({{LayerSpec{}}, 1 << 20}).ok());
-  EXPECT_FALSE(make_layout({{window_layer(0, 1, 64, DType::kF16, 0)}, 1 << 20}).ok());
+  EXPECT_FALSE(make_layout({{windowed(attention_layer(0, 1, 64, DType::kF16), 0)}, 1 << 20}).ok());
   EXPECT_FALSE(make_layout({{attention_layer(0, 1, 64, DType::kF16)}, 1 << 20, 1000}).ok());
   const Result<Layout> small = make_layout(smollm2(1 << 20));
   ASSERT_FALSE(small.ok());
@@ -102,12 +103,6 @@ TEST(Layout, RefusesNonsense) {
   EXPECT_NE(small.status().message().find("need at least"), std::string::npos);
   // What it says suffices does suffice.
   EXPECT_TRUE(make_layout(smollm2(1474560 * 3)).ok());
-}
-
-TEST(Layout, DescribeAccountsForEveryByte) {
-  const std::string text = describe(*make_layout(smollm2(64 << 20)));
-  EXPECT_NE(text.find("group 0: full, 30 layers, blocks of 64 entries"), std::string::npos) << text;
-  EXPECT_NE(text.find("total: "), std::string::npos);
 }
 
 // GLM-5.3 in small: latents, their pooled keys and the open pool's tail, and states as large as many tokens.
@@ -147,7 +142,7 @@ TEST(Layout, SmallCachesLieInTheBlocksOfLargeOnes) {
     EXPECT_LE(end, layout.block_stride);
   }
   EXPECT_EQ(readers, 2);
-  EXPECT_LE(bytes_of_request(layout, 8192, 0).waste(), kExplainedWaste) << describe(layout);
+  EXPECT_LE(bytes_of_request(layout, 8192, 0).waste(), kExplainedWaste);
   CacheManager m(make_cache_config(layout, 3, 8192));
   const RowId row = m.admit();
   m.append(row, 8192);
@@ -180,7 +175,8 @@ TEST(Layout, WasteThatRemainsIsExplained) {
   const LayoutRequest request{{state_layer(0, 30 << 20, 0), {CacheKind::kFull, 1, {128, 0}}}, int64_t{2} << 30};
   const Layout layout = make_layout(request).value();
   EXPECT_GT(bytes_of_request(layout, 8192, 0).waste(), kExplainedWaste);
-  const std::string text = describe(layout);
+  std::string text;
+  for (const std::string& note : layout.notes) text += note + "\n";
   EXPECT_NE(text.find("% of the waste is group 1's (full): 4 slabs for 1048576 bytes"), std::string::npos) << text;
   EXPECT_NE(text.find("of 131072 tokens it would be"), std::string::npos) << text;
 }
@@ -189,7 +185,7 @@ TEST(Layout, AnotherGroupsViewAborts) {
   LayoutRequest request{{}, 64 << 20};
   for (int32_t i = 0; i < 12; ++i) {
     request.layers.push_back(i % 6 == 5 ? attention_layer(i, 1, 256, DType::kBF16)
-                                        : window_layer(i, 1, 256, DType::kBF16, 512));
+                                        : windowed(attention_layer(i, 1, 256, DType::kBF16), 512));
   }
   const Layout layout = make_layout(request).value();
   const CacheManager m(make_cache_config(layout, 3, 1024));

@@ -76,7 +76,6 @@ class PrefixIndex {
   // Node ids are reused; a serial tells whether a remembered node is still the same one.
   uint64_t serial(NodeId node) const { return at(node).serial; }
   bool is_alive(NodeId node, uint64_t serial) const { return nodes_.at(node).serial == serial && serial != 0; }
-  NodeId parent(NodeId node) const { return links_.at(node).parent; }
 
   uint64_t hash() const;
   bool operator==(const PrefixIndex&) const = default;

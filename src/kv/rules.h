@@ -66,12 +66,14 @@ struct GrowthRule {
   int32_t tokens_per_block = 0;  // 0: columns do not grow with the tokens
   int32_t sinks = 0;             // columns
   int32_t open_tokens = 0;       // that fill no entry yet and need no room: ratio - 1
+  int32_t first_sink = 0;        // index of the table's first among all tables' sinks
   bool zeroed = false;           // new blocks are (KV-4)
 
-  explicit constexpr GrowthRule(const GroupSpec& spec)
+  constexpr GrowthRule(const GroupSpec& spec, int32_t first)
       : tokens_per_block(kv::tokens_per_block(spec)),
         sinks(sink_columns(spec)),
         open_tokens(spec.ratio - 1),
+        first_sink(first),
         zeroed(spec.zeroed) {}
   // Tokens that a row with so many columns has room for. REQUIRES (both): tokens_per_block > 0, width >= sinks.
   constexpr int64_t tokens_in(int32_t width) const { return int64_t{width - sinks} * tokens_per_block + open_tokens; }

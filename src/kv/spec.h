@@ -55,12 +55,6 @@ constexpr LayerSpec attention_layer(int32_t layer, int32_t num_kv_heads, int32_t
   const int64_t bytes = row_bytes(dtype, static_cast<int64_t>(num_kv_heads) * head_dim);
   return {CacheKind::kFull, layer, {bytes, bytes}};
 }
-constexpr LayerSpec window_layer(int32_t layer, int32_t num_kv_heads, int32_t head_dim, DType dtype, int32_t window) {
-  LayerSpec spec = attention_layer(layer, num_kv_heads, head_dim, dtype);
-  spec.kind = CacheKind::kSlidingWindow;
-  spec.window = window;
-  return spec;
-}
 
 // Entry formats of latent attention and of its indexer.
 enum class LatentFormat : uint8_t {

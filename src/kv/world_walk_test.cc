@@ -2,10 +2,12 @@
 #include <cstdlib>
 
 #include "kv/cache_world.h"
-#include "kv/group_specs.h"
+#include "sim/group_specs.h"
 
 namespace bz::kv {
 namespace {
+
+using namespace sim;  // group_spec() and its like
 
 uint64_t next(uint64_t& state) {
   state += 0x9e3779b97f4a7c15u;

@@ -1,47 +1,41 @@
 #include "sim/cache_mixes.h"
 
-#include "kv/group_specs.h"
+#include "sim/group_specs.h"
 
 namespace bz::sim {
 namespace {
 
-using kv::CacheKind;
-using kv::GroupSpec;
-
-GroupSpec full(int32_t block_size) { return kv::group_spec(CacheKind::kFull, block_size); }
-GroupSpec context_parallel(int32_t block_size, int32_t rank) {
-  return kv::context_parallel_spec(block_size, 2, rank, 2);
-}
+GroupSpec full(int32_t block_size) { return group_spec(CacheKind::kFull, block_size); }
+GroupSpec context_parallel(int32_t block_size, int32_t rank) { return context_parallel_spec(block_size, 2, rank, 2); }
 
 }  // namespace
 
 const std::vector<CacheMix>& cache_mixes() {
   static const std::vector<CacheMix> kMixes = {
       {"full", {full(4)}},
-      {"full and window", {full(8), kv::window_spec(CacheKind::kSlidingWindow, 4, 6)}},
-      {"full and chunked local", {full(4), kv::window_spec(CacheKind::kChunkedLocal, 4, 8)}},
+      {"full and window", {full(8), window_spec(CacheKind::kSlidingWindow, 4, 6)}},
+      {"full and chunked local", {full(4), window_spec(CacheKind::kChunkedLocal, 4, 8)}},
       {"window, compressed, ring",
-       {kv::window_spec(CacheKind::kSlidingWindow, 4, 6), kv::compressed_spec(2, 4), kv::compressed_spec(1, 4),
-        kv::ring_spec(2, 8, false)}},
+       {window_spec(CacheKind::kSlidingWindow, 4, 6), compressed_spec(2, 4), compressed_spec(1, 4),
+        ring_spec(2, 8, false)}},
       {"window, two ratios, overlapping ring",
-       {kv::window_spec(CacheKind::kSlidingWindow, 4, 5), kv::compressed_spec(4, 2), kv::compressed_spec(8, 1),
-        kv::ring_spec(4, 9, true), kv::ring_spec(8, 9, false)}},
-      {"full, pooled, tail, state", {full(8), kv::compressed_spec(4, 2), kv::ring_spec(4, 8, false), kv::state_spec()}},
+       {window_spec(CacheKind::kSlidingWindow, 4, 5), compressed_spec(4, 2), compressed_spec(8, 1),
+        ring_spec(4, 9, true), ring_spec(8, 9, false)}},
+      {"full, pooled, tail, state", {full(8), compressed_spec(4, 2), ring_spec(4, 8, false), state_spec()}},
       {"pooled keys beside latents, tail beside a state",
-       {full(8), kv::state_spec(), kv::in_blocks_of(0, kv::compressed_spec(4, 2)),
-        kv::in_blocks_of(1, kv::ring_spec(4, 8, false))}},
+       {full(8), state_spec(), in_blocks_of(0, compressed_spec(4, 2)), in_blocks_of(1, ring_spec(4, 8, false))}},
       {"two ratios in one table, two rings in another",
-       {kv::window_spec(CacheKind::kSlidingWindow, 4, 5), kv::ring_spec(4, 9, true), kv::compressed_spec(4, 4),
-        kv::in_blocks_of(2, kv::compressed_spec(8, 2)), kv::in_blocks_of(1, kv::ring_spec(8, 9, false))}},
-      {"full, ring, two states", {full(8), kv::ring_spec(4, 8, false), kv::state_spec(), kv::state_spec()}},
-      {"a ring that does not divide the blocks", {full(3), kv::ring_spec(2, 4, false)}},
+       {window_spec(CacheKind::kSlidingWindow, 4, 5), ring_spec(4, 9, true), compressed_spec(4, 4),
+        in_blocks_of(2, compressed_spec(8, 2)), in_blocks_of(1, ring_spec(8, 9, false))}},
+      {"full, ring, two states", {full(8), ring_spec(4, 8, false), state_spec(), state_spec()}},
+      {"a ring that does not divide the blocks", {full(3), ring_spec(2, 4, false)}},
       // Without an encoder the cross group stays empty beside the others.
-      {"sink and cross", {kv::sink_spec(4, 6), kv::group_spec(CacheKind::kCross, 4)}},
+      {"sink and cross", {sink_spec(4, 6), group_spec(CacheKind::kCross, 4)}},
       {"context parallel", {context_parallel(4, 0), context_parallel(4, 1)}},
       {"every kind",
-       {full(8), kv::window_spec(CacheKind::kSlidingWindow, 4, 6), kv::window_spec(CacheKind::kChunkedLocal, 4, 8),
-        kv::compressed_spec(4, 2), kv::ring_spec(4, 8, false), kv::state_spec(), kv::group_spec(CacheKind::kCross, 4),
-        kv::sink_spec(4, 6)}},
+       {full(8), window_spec(CacheKind::kSlidingWindow, 4, 6), window_spec(CacheKind::kChunkedLocal, 4, 8),
+        compressed_spec(4, 2), ring_spec(4, 8, false), state_spec(), group_spec(CacheKind::kCross, 4),
+        sink_spec(4, 6)}},
   };
   return kMixes;
 }

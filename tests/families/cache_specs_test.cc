@@ -91,22 +91,32 @@ TEST(CacheSpecs, MemoryByHand) {
   EXPECT_EQ(bytes_per_request("kimi_linear_48b", 8192), int64_t{5 + 8} * 4 * (73728 + 2097152));
 }
 
-// A typical request and one of 131,072 tokens waste a tenth at most; what is unusual about a group is in the notes.
+// A typical request and one of 131,072 tokens waste a tenth at most.
 TEST(CacheSpecs, WasteIsATenthAtMost) {
   for (const std::string& name : all_configs()) {
     const Layout layout = layout_of(name);
     for (int32_t tokens : {8192, 131072})
-      EXPECT_LE(bytes_of_request(layout, tokens, 0).waste(), kv::kExplainedWaste) << name << "\n" << describe(layout);
+      EXPECT_LE(bytes_of_request(layout, tokens, 0).waste(), kv::kExplainedWaste) << name;
+  }
+}
+
+// Blocks of more than 128 tokens and pages below 32 KiB are said to be so.
+TEST(CacheSpecs, WhatIsUnusualIsInTheNotes) {
+  for (const std::string& name : all_configs()) {
+    const Layout layout = layout_of(name);
     std::string notes;
     for (const std::string& note : layout.notes) notes += note + "\n";
-    EXPECT_NE(notes.find("% of them waste"), std::string::npos);
+    const auto says = [&](size_t g, const char* what) {
+      return notes.find(fmt::format("group {}: {}", g, what)) != std::string::npos;
+    };
     for (size_t g = 0; g < layout.groups.size(); ++g) {
-      const kv::GroupLayout& group = layout.groups[g];
-      if (group.spec.table_of != kv::kOwnTable) continue;
-      const std::string start = fmt::format("group {}:", g);
-      const bool wasteful = (layout.block_stride - table_bytes(layout, g)) * 10 > layout.block_stride;
-      if (!wasteful && tokens_per_block(group.spec) <= kv::kMaxPlainBlockTokens) continue;
-      EXPECT_NE(notes.find(start), std::string::npos) << name << " " << start << "\n" << notes;
+      const kv::GroupSpec& spec = layout.groups[g].spec;
+      const int32_t tokens = tokens_per_block(spec);
+      int64_t page = kv::kGoodPageBytes;
+      for (const kv::LayerPages& p : layout.groups[g].layers) page = std::min(page, p.page_bytes);
+      EXPECT_EQ(says(g, "a layer's page is "), tokens > 0 && page < kv::kGoodPageBytes) << name << "\n" << notes;
+      const bool large = tokens > kv::kMaxPlainBlockTokens && spec.table_of == kv::kOwnTable;
+      EXPECT_EQ(says(g, "blocks of "), large) << name << "\n" << notes;
     }
   }
 }

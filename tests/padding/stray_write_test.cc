@@ -52,7 +52,7 @@ void run_with_stray_write(NullGuard guard, int64_t slot, bool from_end, engine::
   runner_config.null_guard = guard;
   const auto runner = engine::GraphRunner::create(*device, table, *model, layout, runner_config).value();
   if (from_end) slot += int64_t{layout.num_blocks} * kBlockSize;
-  const kv::PageView& k = kv::pages_of_layer(layout, kLayer).k;
+  const kv::PageView& k = kv::pages_of_spec(layout, kLayer).k;
   g_stray.address = runner->slabs().base() + kv::entry_offset(k, kv::SlotId(slot)).value();
   HandRun hand(*runner);
   hand.step({1, 2, 3});

@@ -3,7 +3,10 @@
 
 #include "kv/spec.h"
 
-namespace bz::kv {
+namespace bz::sim {
+
+using kv::CacheKind;
+using kv::GroupSpec;
 
 inline GroupSpec group_spec(CacheKind kind, int32_t block_size) {
   GroupSpec g;
@@ -52,4 +55,4 @@ inline GroupSpec context_parallel_spec(int32_t block_size, int32_t world, int32_
   return g;
 }
 
-}  // namespace bz::kv
+}  // namespace bz::sim
