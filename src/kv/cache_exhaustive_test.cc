@@ -63,9 +63,9 @@ class Search {
   std::unordered_map<uint64_t, int> depth_left_;
 };
 
-CacheConfig two_groups(GroupSpec second, int32_t num_spec) {
+CacheConfig two_groups(GroupSpec first, GroupSpec second, int32_t num_spec) {
   CacheConfig c;
-  c.groups = {{CacheKind::kFull, 2, 0, {}}, second};
+  c.groups = {first, second};
   c.num_blocks = 6;
   c.max_rows = 3;
   c.max_seq_len = 8;
@@ -77,11 +77,14 @@ CacheConfig two_groups(GroupSpec second, int32_t num_spec) {
 }
 
 TEST(CacheExhaustive, EveryStateOfEightOperations) {
-  GroupSpec window{CacheKind::kSlidingWindow, 2, 3, {}};
-  GroupSpec state{CacheKind::kState, 1, 0, {}};
-  state.snapshot = true;
+  const GroupSpec full{CacheKind::kFull, 2, 0, {}}, window{CacheKind::kSlidingWindow, 2, 3, {}};
+  const GroupSpec state{CacheKind::kState, 1, 0, {}, 1, true};
+  // And two that read the other's table: pooled keys, and a ring beside a state.
+  GroupSpec pooled{CacheKind::kCompressed, 1, 0, {}, 2}, ring{CacheKind::kRing, 4, 0, {}, 2};
+  pooled.table_of = ring.table_of = 0;
   int64_t states = 0, edges = 0;
-  for (const CacheConfig& config : {two_groups(window, 0), two_groups(state, 1)}) {
+  for (const CacheConfig& config : {two_groups(full, window, 0), two_groups(full, state, 1),
+                                    two_groups(full, pooled, 1), two_groups(state, ring, 1)}) {
     Search search;
     ASSERT_EQ(search.explore(World(config, 5), std::getenv("BLOCKZERO_LONG") != nullptr ? 10 : 8), "");
     states += search.states;
