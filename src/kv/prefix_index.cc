@@ -98,15 +98,9 @@ Digest PrefixIndex::digest_of(NodeId parent_node, const Extra& extra, std::span<
 }
 
 PrefixIndex::Probe PrefixIndex::probe(NodeId parent, const PrefixQuery& query, int32_t i) const {
-  BZ_CHECK_GE(i, 0);
-  BZ_CHECK_LE((int64_t{i} + 1) * unit_, static_cast<int64_t>(query.tokens.size()));
-  const auto unit = static_cast<size_t>(unit_);
-  Probe p{query.tokens.subspan(static_cast<size_t>(i) * unit, unit), {}, {}, links_[parent].last_child};
-  const bool try_last = p.node != kNone && !mutated(Mutation::kHitWithoutTokens) && has_tokens(p.node, p.tokens);
-  // Below the root a child has its parent's identity, which was compared on the way: what may differ are media.
-  if (try_last && parent != kRoot && query.media.empty() && !links_[p.node].has_media) return p;
-  p.extra = extra_of(query, i);
-  if (try_last && nodes_[p.node].extra == p.extra) return p;
+  Probe p{tokens_of(query, i), extra_of(query, i), {}, links_[parent].last_child};
+  const bool try_last = p.node != kNone && !mutated(Mutation::kHitWithoutTokens);
+  if (try_last && nodes_[p.node].extra == p.extra && has_tokens(p.node, p.tokens)) return p;
   p.digest = digest_of(parent, p.extra, p.tokens);
   const size_t mask = buckets_.size() - 1;
   const auto home = static_cast<uint32_t>(p.digest.words[0]);
@@ -119,6 +113,10 @@ PrefixIndex::Probe PrefixIndex::probe(NodeId parent, const PrefixQuery& query, i
 }
 
 PrefixIndex::NodeId PrefixIndex::find_child(NodeId parent, const PrefixQuery& query, int32_t i) const {
+  // Below the root a child has its parent's identity, which was compared on the way: what may differ are media.
+  const NodeId last = links_[parent].last_child;
+  const bool same = parent != kRoot && last != kNone && query.media.empty() && !links_[last].has_media;
+  if (same && !mutated(Mutation::kHitWithoutTokens) && has_tokens(last, tokens_of(query, i))) return last;
   return probe(parent, query, i).node;
 }
 

@@ -121,6 +121,11 @@ class PrefixIndex {
     return std::memcmp(tokens.data(), tokens_.data() + size_t{node} * static_cast<size_t>(unit_),
                        tokens.size_bytes()) == 0;
   }
+  std::span<const int32_t> tokens_of(const PrefixQuery& query, int32_t i) const {
+    BZ_CHECK_GE(i, 0);
+    BZ_CHECK_LE((int64_t{i} + 1) * unit_, static_cast<int64_t>(query.tokens.size()));
+    return query.tokens.subspan(static_cast<size_t>(i) * static_cast<size_t>(unit_), static_cast<size_t>(unit_));
+  }
   Extra extra_of(const PrefixQuery& query, int32_t i) const;
   struct Probe {
     std::span<const int32_t> tokens;
