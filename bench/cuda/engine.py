@@ -95,8 +95,6 @@ class Bench:
             one.append(self.ours(self.args.model))
             peer["llama_cpp_tok_s"] = statistics.mean(t["tg128"] for t in turns)
             peer["llama_cpp_prefill_tok_s"] = statistics.mean(t["pp512"] for t in turns)
-        if self.args.transformers:
-            peer["compiled_transformers_tok_s"] = compiled_transformers()
         rates = [r["decode_tok_s"] for r in one]
         rate = statistics.mean(rates)
         self.row("B7", "SmolLM2 Q4_1, one stream", one[0], [gate("tok/s", round(rate, 1), ">= 2500", rate >= 2500)],
@@ -106,6 +104,9 @@ class Bench:
         part = run["weight_bytes"] / (run["step_us"] * 1e-6) / BANDWIDTH
         self.row("B7", "Llama-3.1-8B shape, random bf16, one stream", run,
                  [gate("of 4.3 TB/s", round(part, 3), ">= 0.80", part >= 0.8)])
+        if self.args.transformers:
+            peer = {"rows": 1, "prompt": 32, "new": 200, "decode_tok_s": compiled_transformers()}
+            self.row("B7", "compiled transformers: SmolLM2's shape, random bf16, one stream", peer)
 
     def b8(self):
         batch = [self.ours(self.args.model, *BATCH)]
@@ -154,7 +155,7 @@ def main():
     parser.add_argument("--transformers", action="store_true", help="compile and measure transformers too (a minute)")
     parser.add_argument("--only", choices=("b6", "b7", "b8"))
     bench = Bench(parser.parse_args())
-    for part in ("b7", "b8", "b6"):
+    for part in ("b8", "b6", "b7"):
         if bench.args.only in (None, part):
             getattr(bench, part)()
             emit(bench.args.results, {"bench": part.upper(), "machine": gpu()})
