@@ -53,6 +53,8 @@ class CudaDevice final : public Device {
   void copy_to_device(void* dst, const void* src, size_t bytes) override {
     use();
     BZ_CUDA_CHECK(cudaMemcpy(dst, src, bytes, cudaMemcpyHostToDevice));
+    // From pageable memory it returns once the bytes are staged; the engine's stream does not wait for the rest.
+    BZ_CUDA_CHECK(cudaStreamSynchronize(nullptr));
   }
   void copy_to_host(void* dst, const void* src, size_t bytes) override {
     use();

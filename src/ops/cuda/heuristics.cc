@@ -56,11 +56,12 @@ int choose_attention_cluster(int32_t tokens, int32_t num_kv_heads, int64_t max_p
 
 AttentionPlan plan_attention(int32_t tokens, int32_t rows, int32_t num_kv_heads, int64_t max_position, bool can_prefill,
                              bool invariant) {
-  constexpr int32_t kMinTokens = 2 * kMinPrefillQueries;  // below, the second kernel costs more than it saves
+  // Below either, the second kernel costs more than it saves: a decode batch of 256 rows with some short prompts in it.
+  constexpr int32_t kMinTokens = 2 * kMinPrefillQueries, kMinTokensPerRow = 4;
   AttentionPlan plan;
   AttentionShare& share = plan.share;
   share.num_tokens = tokens;
-  plan.prefill = can_prefill && !invariant && tokens > rows && tokens >= kMinTokens;
+  plan.prefill = can_prefill && !invariant && tokens >= kMinTokensPerRow * rows && tokens >= kMinTokens;
   if (plan.prefill) {
     share.max_queries = kMinPrefillQueries - 1;
     share.by_row = int64_t{rows} * share.max_queries < tokens ? 1 : 0;
