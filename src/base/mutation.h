@@ -34,6 +34,7 @@ enum class Mutation : uint32_t {
   kRandomByPlace,         // PAD-9b: random numbers depend on a row's place in the batch
   kDenseStride,           // F18: blocks are addressed as if nothing else lay in a slab
   kOneStatePerRow,        // STATE-1: a verify step has no states to go back to
+  kRejectedDraftsStay,    // speculation: drafts that were not accepted count as computed
   kStagingSlotReused,     // HOST-1: a slot is staged again before its step's results were read
   kNanIsAToken,           // ENG-1: a row of NaN logits is taken for an answer
   kFinishKeepsRow,        // ENG-2: a request that ended keeps its blocks

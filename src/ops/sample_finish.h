@@ -63,6 +63,7 @@ BZ_HD inline void finish_row(const SampleParams& p, int64_t row, const RowResult
       more = accepted + 1 < n && sample.token == draft_after(view, row, accepted, n);
     }
     state.num_accepted = accepted > 0 ? accepted : 1;
+    if (mutated(Mutation::kRejectedDraftsStay)) state.num_computed += n - accepted;
   }
   for (int32_t i = accepted; i < per_row; ++i) results[i] = {i < n ? kTokenRejected : kTokenNone, 0.0f};
 }

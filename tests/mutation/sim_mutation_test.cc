@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Each, SimMutation,
                          testing::Values(kSlotWithoutNullTest, kCountPaddedAsValid, kStageOnlyLiveRows,
                                          kReleaseWithoutChange, kDummySkipsStaging, kZeroFilledSlots,
                                          kRingWithoutKeepRule, kWindowByScheduled, kHitsTakenLate, kHitWithoutTokens,
-                                         kHitInsideRing, kSharedBlockIsWritten));
+                                         kHitInsideRing, kSharedBlockIsWritten, kRejectedDraftsStay));
 
 TEST(SimMutationNone, NothingIsFoundWithoutOne) {
   g_mutations = 0;
