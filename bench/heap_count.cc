@@ -12,6 +12,7 @@ void* operator new(std::size_t bytes) {
   if (void* p = std::malloc(bytes)) return p;
   std::abort();
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return operator new(bytes); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 

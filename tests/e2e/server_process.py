@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE = 60  # seconds for anything
+PATIENCE = float(os.environ.get("BLOCKZERO_TEST_PATIENCE", "60"))  # seconds for anything
 
 
 def model_path():
