@@ -26,63 +26,6 @@ void fill(const FillParams& p, Worker& w) {
   });
 }
 
-TEST(ThreadPool, CoversEveryIndexOnceWithAnyNumberOfThreads) {
-  for (int threads = 1; threads <= 4; ++threads) {
-    ThreadPool pool(threads);
-    CpuStream stream(&pool);
-    std::vector<int32_t> out(1001);
-    const int32_t seven = 7;
-    enqueue(stream, "fill", FillParams{out.data(), &seven, 1001}, &fill);
-    for (int i = 0; i < 1001; ++i) ASSERT_EQ(out[i], 7 + i);
-  }
-}
-
-struct BarrierParams {
-  std::atomic<int>* before;
-  std::atomic<int>* wrong;
-};
-TEST(ThreadPool, BarrierMakesEarlierWritesVisible) {
-  ThreadPool pool(3);
-  CpuStream stream(&pool);
-  std::atomic<int> before{0};
-  std::atomic<int> wrong{0};
-  for (int round = 0; round < 2000; ++round) {
-    before = 0;
-    enqueue(
-        stream, "barrier", BarrierParams{&before, &wrong}, +[](const BarrierParams& p, Worker& w) {
-          w.parallel_for(100, 1, [&](int64_t, int64_t) { p.before->fetch_add(1, std::memory_order_relaxed); });
-          w.barrier();
-          w.parallel_for(100, 1, [&](int64_t, int64_t) {
-            if (p.before->load(std::memory_order_relaxed) != 100) p.wrong->fetch_add(1);
-          });
-          w.barrier();
-          w.parallel_for(100, 1, [&](int64_t, int64_t) { p.before->fetch_add(1, std::memory_order_relaxed); });
-        });
-    ASSERT_EQ(before, 200);
-  }
-  EXPECT_EQ(wrong, 0);
-}
-
-struct StuckParams {
-  std::atomic<int>* chunks;
-};
-TEST(ThreadPool, ABusyMachineDoesNotMakeAnOpWaitForAThreadThatHasNothingLeftToDo) {
-  // Far more threads than cores: most of them are never running when an op begins.
-  ThreadPool pool(64);
-  CpuStream stream(&pool);
-  std::atomic<int> chunks{0};
-  const auto start = std::chrono::steady_clock::now();
-  for (int round = 0; round < 2000; ++round) {
-    enqueue(
-        stream, "count", StuckParams{&chunks}, +[](const StuckParams& p, Worker& w) {
-          w.parallel_for(8, 1, [&](int64_t, int64_t) { p.chunks->fetch_add(1); });
-        });
-  }
-  EXPECT_EQ(chunks, 16000);
-  // Waiting for all 64 takes over 10 ms an op on two cores.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
-}
-
 TEST(CpuGraph, RecordsInsteadOfRunningAndReadsValuesAtReplay) {
   ThreadPool pool(2);
   CpuStream stream(&pool);

@@ -17,22 +17,31 @@ constexpr uint64_t kMembers = 0xffff;
 constexpr uint64_t kOpen = uint64_t{1} << 16;
 constexpr uint64_t kNextOp = uint64_t{1} << 32;
 
+// The operating system may take a thread off its core anywhere; tests do so where it could matter.
+inline void yield_point() {
+#if defined(BZ_YIELD_POINTS)
+  for (int i = 0; i < 4; ++i) sched_yield();
+#endif
+}
+
 inline void relax() {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
 }
 
-// Waits until done(value).
+// Waits until done(value); returns the value for which it was: a second load could see a later one.
 template <class T, class Done>
-void wait_until(const std::atomic<T>& value, Done&& done) {
+T wait_until(const std::atomic<T>& value, Done&& done) {
   for (int i = 0; i < kSpins; ++i) {
-    if (done(value.load(std::memory_order_acquire))) return;
+    const T seen = value.load(std::memory_order_acquire);
+    if (done(seen)) return seen;
     relax();
   }
   for (;;) {
     const T seen = value.load(std::memory_order_acquire);
-    if (done(seen)) return;
+    if (done(seen)) return seen;
+    yield_point();
     value.wait(seen, std::memory_order_acquire);
   }
 }
@@ -48,9 +57,11 @@ void Worker::barrier() {
   const uint32_t generation = team_->generation.load(std::memory_order_relaxed);
   const auto members = static_cast<int>(team_->op.fetch_and(~kOpen, std::memory_order_acq_rel) & kMembers);
   if (team_->arrived.fetch_add(1, std::memory_order_acq_rel) == members - 1) {
+    yield_point();
     team_->clear(phase_);
     team_->arrived.store(0, std::memory_order_relaxed);
-    team_->generation.store(generation + 1, std::memory_order_release);
+    // Not a store: notify_all looks whether somebody waits, and that load must not come before the new value.
+    team_->generation.fetch_add(1, std::memory_order_seq_cst);
     team_->generation.notify_all();
   } else {
     wait_until(team_->generation, [&](uint32_t g) { return g != generation; });
@@ -109,10 +120,12 @@ void ThreadPool::thread_main(int index) {
   Worker worker(&team_, index);
   uint64_t seen = 0;  // the last op this worker looked at
   for (;;) {
-    wait_until(team_.op, [&](uint64_t op) { return op / kNextOp != seen; });
+    seen = wait_until(team_.op, [&](uint64_t op) { return op / kNextOp != seen; }) / kNextOp;
+    yield_point();
     if (stop_.load(std::memory_order_relaxed)) return;
-    seen = team_.op.load(std::memory_order_acquire) / kNextOp;
+    yield_point();
     if (!join_op(seen)) continue;
+    yield_point();
     worker.begin_op();
     op_(context_, op_index_, worker);
     leave_op();
