@@ -30,6 +30,8 @@ void put(char* to, size_t size, const std::string& text) {
   to[n] = '\0';
 }
 
+constexpr int64_t kMaxTokensInBlock = 1 << 24;
+
 std::string check_group(const bz_kv_group& g, int32_t i) {
   if (g.kind < BZ_KV_FULL || g.kind > BZ_KV_SINK) return fmt::format("group {}: kind {} is unknown", i, g.kind);
   if (g.block_size < 1) return fmt::format("group {}: block_size {} is below 1", i, g.block_size);
@@ -39,6 +41,12 @@ std::string check_group(const bz_kv_group& g, int32_t i) {
   if (g.cp_world > 1 && (g.cp_rank < 0 || g.cp_rank >= g.cp_world || g.kind != BZ_KV_FULL))
     return fmt::format("group {}: rank {} of {} context parallel ranks, for full groups only", i, g.cp_rank,
                        g.cp_world);
+  int64_t tokens = 1;  // of a block
+  for (int32_t factor : {g.block_size, std::max(1, g.ratio), std::max(1, g.cp_world)})
+    tokens = std::min<int64_t>(tokens * factor, kMaxTokensInBlock + 1);
+  if (tokens > kMaxTokensInBlock)
+    return fmt::format("group {}: blocks of {} entries, ratio {}, {} ranks: a block may have {} tokens", i,
+                       g.block_size, g.ratio, g.cp_world, kMaxTokensInBlock);
   if (g.cp_interleave > 1 && g.block_size % g.cp_interleave != 0)
     return fmt::format("group {}: cp_interleave {} does not divide block_size {}", i, g.cp_interleave, g.block_size);
   return "";

@@ -40,5 +40,9 @@ int main(void) {
   groups[1].table_of = 0;
   groups[1].block_size = 8; /* 32 tokens a block, the table's hold 16 */
   refused(&config, "group 1: its entries cannot lie in the blocks of group 0");
+
+  groups[0].block_size = 1 << 20;
+  groups[0].cp_world = 1 << 12; /* 2^32 tokens: a count of tokens would wrap */
+  refused(&config, "group 0: blocks of 1048576 entries, ratio 0, 4096 ranks: a block may have 16777216 tokens");
   return failures != 0;
 }

@@ -26,6 +26,7 @@ json to_json(const LoadOptions& o) {
           {"max_num_seqs", o.max_num_seqs},
           {"max_num_batched_tokens", o.max_num_batched_tokens},
           {"max_model_len", o.max_model_len},
+          {"num_draft_tokens", o.num_draft_tokens},
           {"batch_invariant", o.batch_invariant}};
 }
 
@@ -41,6 +42,7 @@ LoadOptions options_from(const json& j) {
   o.max_num_seqs = j.at("max_num_seqs");
   o.max_num_batched_tokens = j.at("max_num_batched_tokens");
   o.max_model_len = j.at("max_model_len");
+  o.num_draft_tokens = j.at("num_draft_tokens");
   o.batch_invariant = j.at("batch_invariant");
   o.graphs = GraphMode::kNone;  // op by op
   o.record_faults = false;
@@ -81,15 +83,7 @@ void add_row_changes(const kv::BlockTables& tables, const RecordedRow& r, std::v
   const kv::RowId row(r.row);
   const auto start = static_cast<uint32_t>(r.max_seq_len - r.query_len);
   changes.push_back({kv::ChangeKind::kRowStart, kv::GroupId(0), row, 0, start});
-  for (int32_t g = 0; g < tables.num_tables(); ++g) {
-    const kv::GroupId group(g);
-    const int32_t width = tables.width(group, row), first = tables.first(group, row);
-    for (int32_t c = first; c < width; ++c) {
-      changes.push_back({kv::ChangeKind::kBlock, group, row, c, tables.block(group, row, c).value()});
-    }
-    changes.push_back({kv::ChangeKind::kFirst, group, row, 0, static_cast<uint32_t>(first)});
-    changes.push_back({kv::ChangeKind::kWidth, group, row, 0, static_cast<uint32_t>(width)});
-  }
+  tables.restate_row(row, changes);
 }
 
 template <class T>
@@ -204,7 +198,8 @@ Status FlightRecorder::save(const std::string& path, const LoadOptions& options,
 
 std::string fault_record_path() {
   const char* folder = std::getenv("BLOCKZERO_FAULT_DIR");
-  const std::filesystem::path base = folder != nullptr ? folder : std::filesystem::temp_directory_path();
+  std::error_code none;  // a process that faults must not end of a bad TMPDIR
+  const std::filesystem::path base = folder != nullptr ? folder : std::filesystem::temp_directory_path(none);
   return (base / fmt::format("blockzero-fault-{}.json", ::getpid())).string();
 }
 

@@ -183,9 +183,9 @@ LoadedModel::~LoadedModel() { device::clear_fault_hook(this); }
 void LoadedModel::on_device_fault(uint64_t step) {
   const std::string why = core_->fault_summary(step);
   log::error("{}", why);
-  core_->finish_all(FinishReason::kError, why);
   const std::string path = fault_record_path();
   const Status saved = core_->save_fault_record(path, plan_.options, step);
+  core_->finish_all(FinishReason::kError, why);  // last: a request that ends takes its row out of the tables
   if (saved.ok()) log::error("saved to {}: blockzero replay {} names op, layer, group and row", path, path);
   if (!saved.ok()) log::error("{}", saved.message());
   std::this_thread::sleep_for(kFaultGrace);

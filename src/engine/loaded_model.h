@@ -28,10 +28,10 @@ struct LoadOptions {
   GraphMode graphs = GraphMode::kAuto;
   device::NullGuard null_guard = device::NullGuard::kReadOnly;
   std::optional<DType> kv_dtype;       // none: f16 on the CPU, bf16 on CUDA
-  int64_t kv_cache_bytes = 0;          // 0: enough for max_num_seqs short requests, at most kDefaultCacheBytes
+  int64_t kv_cache_bytes = 0;          // 0: kDefaultCacheBytes
   int32_t block_size = 0;              // 0: chosen
   int32_t max_num_seqs = 0;            // 0: 32
-  int32_t max_num_batched_tokens = 0;  // 0: 512
+  int32_t max_num_batched_tokens = 0;  // 0: 512, or max_num_seqs where that is more
   int32_t max_model_len = 0;           // 0: the model's context
   int32_t num_draft_tokens = 0;        // most tokens that n-gram speculation drafts for a request and step; 0: none
   const ops::OpTable* ops = nullptr;   // instead of the device's own: another drafter, in tests

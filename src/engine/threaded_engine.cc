@@ -82,9 +82,12 @@ void ThreadedEngine::thread_main() {
     core_.capture_one();  // beside the step that has just been enqueued
     lock.lock();
     if (alive_ && !core_.alive()) {
-      alive_ = false;
+      alive_ = false;  // submit() refuses from here on
       stats_ = core_.stats();
-      core_.finish_all(FinishReason::kError, stats_.failure);  // what came in meanwhile
+      drain_inbox(lock);
+      lock.unlock();
+      core_.finish_all(FinishReason::kError, core_.stats().failure);  // what came in while the step failed
+      lock.lock();
     }
   }
   drain_inbox(lock);

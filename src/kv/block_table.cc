@@ -57,6 +57,19 @@ void BlockTables::release_row(RowId row, std::vector<TableChange>& changes) {
   free_rows_.push_back(row.value());
 }
 
+void BlockTables::restate_row(RowId row, std::vector<TableChange>& changes) const {
+  for (int32_t g = 0; g < num_tables(); ++g) {
+    const GroupId group(g);
+    const Table& t = table(group);
+    const auto [first, width] = columns(group, row);
+    for (int32_t c = first; c < width; ++c) {
+      changes.emplace_back(ChangeKind::kBlock, group, row, t.cell(c), t.block(index(row), t.cell(c)).value());
+    }
+    changes.emplace_back(ChangeKind::kFirst, group, row, 0, static_cast<uint32_t>(first));
+    changes.emplace_back(ChangeKind::kWidth, group, row, 0, static_cast<uint32_t>(width));
+  }
+}
+
 BlockId BlockTables::block(GroupId group, RowId row, int32_t column) const {
   const Table& t = table(group);
   return t.block(index(row), t.cell(column));

@@ -52,6 +52,9 @@ class BlockTables {
   // Nulls every column on the host, and writes width 0 (and first 0) in every group as changes.
   void release_row(RowId row, std::vector<TableChange>& changes);
 
+  // The changes that bring a copy whose row is null to the row's state.
+  void restate_row(RowId row, std::vector<TableChange>& changes) const;
+
   int32_t width(GroupId group, RowId row) const { return table(group).width[index(row)]; }
   int32_t first(GroupId group, RowId row) const { return table(group).first[index(row)]; }
   BlockId block(GroupId group, RowId row, int32_t column) const;

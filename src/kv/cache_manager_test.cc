@@ -64,6 +64,33 @@ TEST(CacheManager, SlotsFollowTheTables) {
   EXPECT_EQ(slot_of(view, kNullRow, 0), kPadSlot);
 }
 
+// What a fault's record tells of a row, cells of a window that has moved on among it.
+TEST(CacheManager, ARestatedRowReadsAsTheHostsDoes) {
+  CacheConfig config = small_config(20);
+  config.groups.push_back({CacheKind::kSlidingWindow, 4, 5, {1}});
+  config.max_seq_len = 60;
+  config.max_in_flight = 4;
+  CacheManager m(config);
+  const RowId row = m.admit();
+  CachePlan plan;
+  for (int32_t tokens = 4; tokens <= 40; tokens += 4) {
+    m.append(row, 4);
+    ASSERT_TRUE(m.take_plan(plan));
+    m.processed(plan.sequence);
+    m.set_processed(row, tokens);
+  }
+  ASSERT_TRUE(m.take_plan(plan));  // what the window gave up last
+  ASSERT_GE(m.tables().first(GroupId(1), row), m.tables().max_columns(GroupId(1)));
+  TableMirror mirror(config);
+  for (uint64_t sequence = 1; sequence <= plan.sequence; ++sequence) {
+    CachePlan restated;
+    restated.sequence = sequence;
+    if (sequence == plan.sequence) m.tables().restate_row(row, restated.changes);
+    mirror.apply(restated);
+  }
+  EXPECT_EQ(joined(check_mirror(m, mirror)), "");
+}
+
 TEST(CacheManager, AReleasedRowIsNullInTheNextPlan) {
   CacheManager m(small_config());
   TableMirror mirror(m.config());

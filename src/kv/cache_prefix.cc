@@ -95,7 +95,7 @@ void CacheManager::find_prefix(const PrefixQuery& query, PrefixHit& hit) const {
 
 bool CacheManager::can_admit(const PrefixHit& hit, int32_t num_tokens) const {
   BZ_CHECK_GE(num_tokens, 1);
-  if (!can_admit() || hit.num_tokens + num_tokens > config_.max_seq_len) return false;
+  if (!can_admit() || num_tokens > config_.max_seq_len - hit.num_tokens) return false;
   int32_t needed = 0;  // new blocks, and hits that are in the free list now
   for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);

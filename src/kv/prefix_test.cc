@@ -76,6 +76,18 @@ TEST(Prefix, APromptLongerThanAWindowsRowComesChunkByChunk) {
   EXPECT_TRUE(CacheManager(config).can_admit(hit, 100));
 }
 
+TEST(Prefix, RoomForTwoBillionTokensBehindAHitIsNotThere) {
+  CacheManager m(config_of({full(4)}));
+  const std::vector<int32_t> prompt = iota(40);
+  serve(m, {prompt});
+  PrefixHit hit;
+  m.find_prefix({prompt}, hit);
+  ASSERT_EQ(hit.num_tokens, 36);
+  EXPECT_TRUE(m.can_admit(hit, 92));
+  EXPECT_FALSE(m.can_admit(hit, 93));
+  EXPECT_FALSE(m.can_admit(hit, INT32_MAX));
+}
+
 // The cache is full of one prompt's blocks: whoever takes a new block before all its hits takes one of them (F23,
 // KV-1).
 TEST(Prefix, HitsOfEveryGroupAreTakenBeforeABlockIsGivenAway) {
