@@ -8,6 +8,7 @@ namespace {
 
 constexpr size_t kMaxHeader = 64 << 10;
 constexpr size_t kMaxChunkLine = 1024;
+constexpr int64_t kMaxChunk = int64_t{1} << 40;
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -79,8 +80,9 @@ bool ResponseReader::read_header() {
   }
   const std::string head = lower(std::string_view(pending_).substr(0, end + 2));
   pending_.erase(0, end + 4);
-  const auto digits = head.size() > 12 ? std::string_view(head).substr(9, 3) : std::string_view();
-  if (!head.starts_with("http/1.") || std::from_chars(digits.data(), digits.data() + 3, status_).ec != std::errc()) {
+  const auto digits = std::string_view(head).substr(std::min<size_t>(9, head.size())).substr(0, 3);
+  const auto [digits_end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), status_);
+  if (!head.starts_with("http/1.") || error != std::errc() || digits_end != digits.data() + 3) {
     state_ = State::kBad;
     return false;
   }
@@ -91,29 +93,37 @@ bool ResponseReader::read_header() {
   until_close_ = !chunked_ && length.empty();
   left_ = 0;
   if (!length.empty()) std::from_chars(length.data(), length.data() + length.size(), left_);
+  if (left_ < 0) {
+    state_ = State::kBad;
+    return false;
+  }
   state_ = !chunked_ && !until_close_ && left_ == 0 ? State::kDone : State::kBody;
   return true;
 }
 
-// One step through chunked data in pending_; false: more bytes are needed. left_: of the chunk, its line end included.
-bool ResponseReader::read_chunk(std::string& body) {
-  if (left_ == 0) {
-    const size_t end = pending_.find("\r\n");
-    if (end == std::string::npos) {
-      if (pending_.size() > kMaxChunkLine) state_ = State::kBad;
-      return false;
-    }
+// The line before a chunk, or one behind the last chunk; false: more bytes are needed, or none.
+bool ResponseReader::read_chunk_line() {
+  const size_t end = pending_.find("\r\n");
+  if (end == std::string::npos) {
+    if (pending_.size() > kMaxChunkLine) state_ = State::kBad;
+    return false;
+  }
+  if (in_trailer_) {  // fields that nobody reads, up to an empty line
+    if (end == 0) state_ = State::kDone;
+  } else {
     int64_t size = -1;
     std::from_chars(pending_.data(), pending_.data() + end, size, 16);
-    pending_.erase(0, end + 2);
-    if (size < 0) state_ = State::kBad;
+    if (size < 0 || size > kMaxChunk) state_ = State::kBad;
     if (size > 0) left_ = size + 2;
-    if (size == 0) {
-      pending_.clear();  // the last line end, or trailers nobody reads
-      state_ = State::kDone;
-    }
-    return state_ == State::kBody;
+    in_trailer_ = size == 0;
   }
+  pending_.erase(0, end + 2);
+  return state_ == State::kBody;
+}
+
+// One step through chunked data in pending_; false: more bytes are needed. left_: of the chunk, its line end included.
+bool ResponseReader::read_chunk(std::string& body) {
+  if (left_ == 0) return read_chunk_line();
   if (pending_.empty()) return false;
   const auto n = std::min<int64_t>(left_, static_cast<int64_t>(pending_.size()));
   const int64_t data = std::min(n, std::max<int64_t>(left_ - 2, 0));

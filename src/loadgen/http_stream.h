@@ -25,7 +25,7 @@ class ResponseReader {
  public:
   enum class State { kHeader, kBody, kDone, kBad };
 
-  // Appends what `bytes` hold of the body to `body`. Bytes after the answer's end are an error: nothing was asked for.
+  // Appends what `bytes` hold of the body to `body`. Bytes after the answer's end are dropped: nothing was asked for.
   void feed(std::string_view bytes, std::string& body);
   // The server closed the connection.
   void end();
@@ -37,14 +37,16 @@ class ResponseReader {
  private:
   bool read_header();
   bool read_chunk(std::string& body);
+  bool read_chunk_line();
 
   State state_ = State::kHeader;
   int status_ = 0;
   bool keep_alive_ = true;
   bool chunked_ = false;
   bool until_close_ = false;
-  int64_t left_ = 0;     // of the body, or of the chunk with its line end
-  std::string pending_;  // of the header, or of a chunk's size line
+  bool in_trailer_ = false;  // behind the last chunk
+  int64_t left_ = 0;         // of the body, or of the chunk with its line end
+  std::string pending_;      // of the header, or of a chunk's size line
 };
 
 // Splits a body into the data of its events. An event ends with an empty line.

@@ -92,10 +92,16 @@ class StreamTimer {
     return choice.contains("text") && choice["text"].is_string() &&
            !choice["text"].get_ref<const std::string&>().empty();
   }
+  // What is no number was not counted.
   void read_usage(const json& usage) {
-    result_.prompt_tokens = usage.value("prompt_tokens", int64_t{0});
-    result_.output_tokens = usage.value("completion_tokens", int64_t{0});
-    counted_ = true;
+    const auto read = [&](const char* key, int64_t& count) {
+      const auto found = usage.find(key);
+      if (found == usage.end() || !found->is_number_integer()) return false;
+      count = found->get<int64_t>();
+      return true;
+    };
+    read("prompt_tokens", result_.prompt_tokens);
+    counted_ = read("completion_tokens", result_.output_tokens);
   }
   bool fail(std::string why) {
     if (result_.error.empty()) result_.error = std::move(why);
@@ -260,10 +266,8 @@ Result<Answer> ask(const Target& target, const std::string& path, const std::str
 Result<std::string> first_model(const Target& target) {
   BZ_ASSIGN(const Answer answer, ask(target, "/v1/models", ""));
   const json list = json::parse(answer.body, nullptr, false);
-  if (answer.status == 200 && list.is_object() && list.contains("data") && list["data"].is_array() &&
-      !list["data"].empty() && list["data"][0].is_object()) {
-    return list["data"][0].value("id", std::string());
-  }
+  const json id = list.is_object() ? list.value(json::json_pointer("/data/0/id"), json()) : json();
+  if (answer.status == 200 && id.is_string()) return id.get<std::string>();
   return invalid_argument("--url: GET /v1/models answers {}: {}; is it an OpenAI server, and is --api-key right?",
                           answer.status, answer.body.substr(0, 200));
 }

@@ -62,6 +62,24 @@ TEST(ResponseReader, WhatIsCutOffOrNoHttpIsBad) {
   EXPECT_EQ(garbage.state(), State::kBad);
   body_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 7, chunk);
   EXPECT_EQ(chunk.state(), State::kBad);
+  for (const char* head : {"HTTP/1.1\r\n\r\n", "HTTP/1.1 2\r\n\r\n", "HTTP/1.1 20x\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\n"}) {
+    ResponseReader reader;
+    body_of(head, 1000, reader);
+    EXPECT_EQ(reader.state(), State::kBad) << head;
+  }
+}
+
+// On a connection that stays open the next answer would begin with what was left of this one.
+TEST(ResponseReader, AnAnswerInChunksEndsWithItsEmptyLineWhereverItWasCut) {
+  ResponseReader reader;
+  body_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n", 1000, reader);
+  EXPECT_EQ(reader.state(), State::kBody);
+  body_of("X-Time: 3\r\n", 1000, reader);
+  EXPECT_EQ(reader.state(), State::kBody);
+  body_of("\r\n", 1000, reader);
+  EXPECT_EQ(reader.state(), State::kDone);
 }
 
 TEST(EventReader, SplitsAndSkipsComments) {

@@ -19,7 +19,8 @@ BLOCKZERO = ""
 
 
 class PlainOpenAI(http.server.BaseHTTPRequestHandler):
-    """The least that other servers offer: no /tokenize, no usage, an answer that ends with the connection."""
+    """The least that other servers offer: no /tokenize, no usage (or one without numbers), an answer that ends with the
+    connection. Below /odd a model's name is a number."""
 
     def log_message(self, *_):
         pass
@@ -31,7 +32,7 @@ class PlainOpenAI(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     def do_GET(self):  # noqa: N802
-        self.answer(200, "application/json", '{"data":[{"id":"other"}]}')
+        self.answer(200, "application/json", '{"data":[{"id":%s}]}' % (7 if self.path.startswith("/odd") else '"other"'))
 
     def do_POST(self):  # noqa: N802
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -40,6 +41,8 @@ class PlainOpenAI(http.server.BaseHTTPRequestHandler):
         if body["max_tokens"] == 99:
             return self.answer(200, "text/event-stream", 'data: {"error":{"message":"too hot"}}\n\ndata: [DONE]\n\n')
         events = "".join('data: {"choices":[{"text":" word"}]}\n\n' for _ in range(body["max_tokens"]))
+        if body["max_tokens"] == 5:
+            events += 'data: {"choices":[],"usage":{"prompt_tokens":null,"completion_tokens":"many"}}\n\n'
         return self.answer(200, "text/event-stream", events + "data: [DONE]\n\n")
 
 
@@ -121,6 +124,14 @@ class AgainstOthers(unittest.TestCase):
         self.assertIn("words", done.stderr)
         level = json.loads(done.stdout)["levels"][0]
         self.assertEqual((level["output_tokens"], level["failed"]), (24, 0))
+
+    def test_a_server_whose_json_is_odd_neither_hangs_nor_ends_the_client(self):
+        done = bench("single", "--url", self.url, "--rounds", "1", "--in-len", "5", "--out-len", "5", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["levels"][0]["output_tokens"], 5)
+        done = bench("single", "--url", self.url + "/odd")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("/v1/models", done.stderr)
 
     def test_an_error_inside_the_stream(self):
         done = bench("single", "--url", self.url, "--in-len", "5", "--out-len", "99", "--rounds", "1")
