@@ -42,19 +42,22 @@ class Workload {
   Workload(engine::LoadedModel& model, const BenchEngineOptions& options, uint64_t seed)
       : core_(model.core()),
         runner_(model.runner()),
-        vocab_(model.model().vocab_size()),
+        vocab_(static_cast<uint64_t>(model.model().vocab_size())),
         o_(options),
         rng_(seed),
         next_id_(seed << 32) {}
 
-  void add(int new_tokens) {
+  engine::Request request(int new_tokens) {
     engine::Request request;
-    for (int i = 0; i < o_.prompt; ++i) request.prompt.push_back(static_cast<int32_t>(rng_() % (vocab_ - 100)) + 50);
+    for (int i = 0; i < o_.prompt; ++i) request.prompt.push_back(static_cast<int32_t>(rng_() % vocab_));
     request.sampling.temperature = 0;
     request.max_tokens = new_tokens;
     request.ignore_eos = true;
+    return request;
+  }
+  void add(int new_tokens) {
     sinks_.push_back(std::make_shared<CountingSink>());
-    core_.add(engine::RequestId(++next_id_), std::move(request), sinks_.back());
+    core_.add(engine::RequestId(++next_id_), request(new_tokens), sinks_.back());
   }
   bool step() {
     const bool more = core_.step();
@@ -122,7 +125,7 @@ Run run_batch(engine::LoadedModel& model, const BenchEngineOptions& o, int new_t
 // The batch stays full while requests end and others begin: `new_tokens` steps of it.
 Run run_churn(engine::LoadedModel& model, const BenchEngineOptions& o, uint64_t seed, bool measure) {
   Workload work(model, o, seed);
-  const auto mean_life = static_cast<uint64_t>(1 / o.churn);
+  const auto mean_life = static_cast<uint64_t>(1 / o.churn);  // a request has 1 to longest_answer() new tokens
   const auto step = [&] {
     while (work.num_unfinished() < static_cast<size_t>(o.rows)) {
       work.add(static_cast<int>(1 + work.random() % (2 * mean_life - 1)));
@@ -161,7 +164,7 @@ nlohmann::ordered_json measure(engine::LoadedModel& model, const BenchEngineOpti
   for (int i = 0; i < o.repeats; ++i) {
     const Run r = run(static_cast<uint64_t>(i) + 2, false);
     rates.push_back(static_cast<double>(r.decode_tokens) / r.decode_seconds);
-    prefill.push_back(r.prefill_seconds > 0 ? o.rows * o.prompt / r.prefill_seconds : 0);
+    prefill.push_back(r.prefill_seconds > 0 ? 1.0 * o.rows * o.prompt / r.prefill_seconds : 0);
     step_us.push_back(r.per_step_us(r.decode_seconds));
     host_us.insert(host_us.end(), r.host_us.begin(), r.host_us.end());
   }
@@ -216,15 +219,23 @@ void print(const nlohmann::ordered_json& j) {
               j.at("null_block_clean").get<bool>() ? "clean" : "NOT ZERO");
 }
 
+// New tokens that a request may have.
+int longest_answer(const BenchEngineOptions& o) { return o.churn > 0 ? static_cast<int>(2 / o.churn) : o.new_tokens; }
+
+constexpr int kMostOfAnything = 1'000'000;
+
 Status check(const BenchEngineOptions& o) {
-  const auto at_least_1 = [](const char* option, int value) {
-    return value >= 1 ? ok_status() : invalid_argument("{} {}: must be at least 1", option, value);
+  const auto in_range = [](const char* option, int value, int least) {
+    return value >= least && value <= kMostOfAnything
+               ? ok_status()
+               : invalid_argument("{} {}: must be between {} and {}", option, value, least, kMostOfAnything);
   };
-  BZ_TRY(at_least_1("--rows", o.rows));
-  BZ_TRY(at_least_1("--prompt", o.prompt));
-  BZ_TRY(at_least_1("--new", o.new_tokens));
-  BZ_TRY(at_least_1("--repeats", o.repeats));
-  if (!(o.churn >= 0 && o.churn <= 0.5)) return invalid_argument("--churn {}: must be between 0 and 0.5", o.churn);
+  BZ_TRY(in_range("--rows", o.rows, 1));
+  BZ_TRY(in_range("--prompt", o.prompt, 1));
+  BZ_TRY(in_range("--new", o.new_tokens, o.churn > 0 ? 1 : 2));  // decode speed counts from the first token
+  BZ_TRY(in_range("--repeats", o.repeats, 1));
+  if (o.churn != 0 && !(o.churn >= 1e-5 && o.churn <= 0.5))
+    return invalid_argument("--churn {}: must be 0, or between 0.00001 and 0.5", o.churn);
   return ok_status();
 }
 
@@ -249,12 +260,12 @@ Status bench_engine(const BenchEngineOptions& o) {
   BZ_ASSIGN(engine::LoadOptions load, to_load_options(o.engine));
   if (load.max_num_seqs == 0) load.max_num_seqs = o.rows;
   if (load.max_num_batched_tokens == 0) load.max_num_batched_tokens = std::max(2048, o.rows);
-  const int longest = o.churn > 0 ? static_cast<int>(2 / o.churn) : o.new_tokens;
-  if (load.max_model_len == 0) load.max_model_len = o.prompt + longest + 1;
+  if (load.max_model_len == 0) load.max_model_len = o.prompt + longest_answer(o) + 1;
   load.prefix_caching = false;
   const auto say = [](const std::string& line) { log::info("{}", line); };
   const auto start = Clock::now();
   BZ_ASSIGN(const auto model, engine::LoadedModel::load(load, say));
+  BZ_TRY(model->core().check(Workload(*model, o, 1).request(longest_answer(o))));
   BZ_TRY(model->warm_up(say));
   const double ready_seconds = since(start);
   while (model->core().capture_one()) {

@@ -26,8 +26,10 @@ Result<ModelConfig> read_config(const std::string& path) {
   if (!in) return Status(StatusCode::kNotFound, fmt::format("{}: cannot be read; name a config.json", path));
   const nlohmann::json j = nlohmann::json::parse(in, nullptr, false);
   if (!j.is_object()) return invalid_argument("{}: is no JSON object; name a model's config.json", path);
-  if (j.value("model_type", "") != "llama") {
-    return invalid_argument("{}: model_type '{}' is not supported; llama is", path, j.value("model_type", ""));
+  const auto type = j.find("model_type");
+  if (type == j.end() || *type != "llama") {
+    return invalid_argument("{}: model_type {} is not supported; llama is", path,
+                            type == j.end() ? "(none)" : type->dump().substr(0, 60));
   }
   ModelConfig c;
   const auto count = [&](const char* key, int32_t fallback, int32_t& out) {
@@ -44,9 +46,13 @@ Result<ModelConfig> read_config(const std::string& path) {
   BZ_TRY(count("head_dim", c.hidden_size / c.num_heads, c.head_dim));
   BZ_TRY(count("intermediate_size", 0, c.intermediate_size));
   BZ_TRY(count("max_position_embeddings", 2048, c.context_length));
-  c.tie_embeddings = j.value("tie_word_embeddings", false);
-  c.rope.theta = j.value("rope_theta", 10000.0);
-  c.rms_norm_eps = j.value("rms_norm_eps", 1e-5f);
+  const auto number = [&](const char* key, double fallback) {  // some configs write null for what they leave out
+    const auto it = j.find(key);
+    return it != j.end() && it->is_number() ? it->get<double>() : fallback;
+  };
+  c.tie_embeddings = j.contains("tie_word_embeddings") && j["tie_word_embeddings"] == true;
+  c.rope.theta = number("rope_theta", 10000);
+  c.rms_norm_eps = static_cast<float>(number("rms_norm_eps", 1e-5));
   return c;
 }
 

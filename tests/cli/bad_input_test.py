@@ -65,12 +65,23 @@ class BadInput(unittest.TestCase):
         done = self.call("bench", "engine", good, "--random", "--new", "4", "--repeats", "1", "--rows", "2", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreater(json.loads(done.stdout)["decode_tok_s"], 0)
-        for changes, says in (({"model_type": "mamba"}, "model_type"), ({"hidden_size": 0}, "hidden_size"),
+        for changes, says in (({"model_type": "mamba"}, "model_type"), ({"model_type": 5}, "model_type"), ({"hidden_size": 0}, "hidden_size"),
                               ({"num_hidden_layers": "two"}, "num_hidden_layers")):
             bad = self.write("bad.json", json.dumps({**shape, **changes}).encode())
             self.refused("bench", "engine", bad, "--random", says=["bad.json", says])
         self.refused("bench", "engine", self.write("no.json", b"[1"), "--random", says=["no.json"])
-        self.refused("bench", "engine", self.good, "--rows", "0", says=["--rows"])
+        # What a config leaves out may be null; a vocabulary may be small.
+        nulls = {**shape, "vocab_size": 100, "rope_theta": None, "rms_norm_eps": None, "tie_word_embeddings": None}
+        done = self.call("bench", "engine", self.write("nulls.json", json.dumps(nulls).encode()), "--random", "--new", "4",
+                         "--repeats", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_bench_of_what_does_not_fit(self):
+        for option, value in (("--rows", "0"), ("--prompt", "2147483647"), ("--new", "1"), ("--churn", "1e-12"),
+                              ("--repeats", "0")):
+            self.refused("bench", "engine", self.good, option, value, says=[option])
+        self.refused("bench", "engine", self.good, "--prompt", "60", "--max-model-len", "64", says=["64", "max_tokens"])
+        self.refused("bench", "engine", self.good, "--prompt", "90", "--max-model-len", "64", says=["64", "prompt"])
 
     def test_devices_that_are_not_there(self):
         for device in ("tpu", "cuda:x", "cuda:-1"):
