@@ -1,5 +1,7 @@
 #include "server/http.h"
 
+#include <charconv>
+
 namespace bz::server {
 
 std::string_view HttpRequest::header(std::string_view lower_name) const {
@@ -7,6 +9,19 @@ std::string_view HttpRequest::header(std::string_view lower_name) const {
     if (name == lower_name) return value;
   }
   return {};
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char* digits = text.data() + i + 1;
+    unsigned value = 0;
+    const bool escape =
+        text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2;
+    out += escape ? static_cast<char>(value) : text[i];
+    if (escape) i += 2;
+  }
+  return out;
 }
 
 std::string_view reason_phrase(int status) {

@@ -20,7 +20,7 @@ using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;  // as sent: "GET"
-  std::string path;    // the target up to '?'
+  std::string path;    // the target up to '?', without a scheme and host before it
   std::string query;   // after '?'
   HeaderList headers;  // names in lower case
   std::string body;
@@ -140,6 +140,9 @@ class HttpServer {
   virtual bool draining() const = 0;
   virtual HttpStats stats() const = 0;
 };
+
+// "a%2Fb" -> "a/b"; what is no escape stays as it is.
+std::string percent_decoded(std::string_view text);
 
 // "Not Found" for 404.
 std::string_view reason_phrase(int status);

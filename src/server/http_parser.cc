@@ -27,6 +27,14 @@ std::string lower(std::string_view text) {
 
 std::string to_string(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
+// "http://host/path" is a target as well (RFC 9112, 3.2.2): clients that take the server for a proxy send it.
+std::string origin_form(const std::string& target) {
+  const std::string scheme = lower(target.substr(0, target.find("://")));
+  if (scheme != "http" && scheme != "https") return target;
+  const std::string rest = target.substr(std::min(target.find_first_of("/?", scheme.size() + 3), target.size()));
+  return rest.starts_with('/') ? rest : "/" + rest;
+}
+
 struct Refusal {
   int status;
   const char* message;
@@ -123,7 +131,7 @@ HttpRequest RequestParser::take() {
   auto message = impl_->parser.release();
   HttpRequest request;
   request.method = to_string(message.method_string());
-  const std::string target = to_string(message.target());
+  const std::string target = origin_form(to_string(message.target()));
   const size_t question = target.find('?');
   request.path = target.substr(0, question);
   if (question != std::string::npos) request.query = target.substr(question + 1);

@@ -49,6 +49,26 @@ TEST(HttpParser, ARequestInAnyPieces) {
   }
 }
 
+TEST(HttpParser, ATargetMayNameTheHost) {
+  for (const auto& [target, path] : {std::pair{"http://x:80/a/b?c", "/a/b"},
+                                     {"HTTPS://x/", "/"},
+                                     {"http://x?c", "/"},
+                                     {"http://x", "/"},
+                                     {"/http://x/a", "/http://x/a"},
+                                     {"*", "*"}}) {
+    const Parsed p = parse(std::string("GET ") + target + " HTTP/1.1\r\n\r\n", 1000);
+    ASSERT_EQ(p.requests.size(), 1u) << target;
+    EXPECT_EQ(p.requests[0].path, path) << target;
+  }
+}
+
+TEST(HttpParser, EscapesOfAPath) {
+  EXPECT_EQ(percent_decoded("org%2Fmodel%20b%c3%A4"), "org/model bä");
+  EXPECT_EQ(percent_decoded("%"), "%");
+  EXPECT_EQ(percent_decoded("%4"), "%4");
+  EXPECT_EQ(percent_decoded("a%zz%+1%41"), "a%zz%+1A");
+}
+
 TEST(HttpParser, PipelinedRequestsAndStrayLineEnds) {
   const std::string bytes =
       "\r\nGET /1 HTTP/1.1\r\n\r\nPOST /2 HTTP/1.1\r\nContent-Length: 2\r\n\r\nab\r\nGET /3 HTTP/1.1\r\n\r\n";

@@ -123,7 +123,7 @@ void get_models(Services& services, std::shared_ptr<Exchange> exchange) {
     const std::string body = fmt::format("{{\"object\":\"list\",\"data\":[{}]}}", model_json(services));
     return services.reply(*exchange, kPath, {.body = body});
   }
-  const std::string asked(path.substr(kPath.size() + 1));
+  const std::string asked = percent_decoded(path.substr(kPath.size() + 1));  // "org/model" comes as org%2Fmodel
   const Status status = check_model(*services.backend, asked);
   if (!status.ok()) return services.reply(*exchange, kPath, error_reply(status));
   services.reply(*exchange, kPath, {.body = model_json(services)});

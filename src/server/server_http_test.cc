@@ -221,6 +221,8 @@ TEST_F(ServerHttp, Models) {
   EXPECT_EQ(json["data"][0]["max_model_len"], 4096);
   client.get("/v1/models/mock");
   EXPECT_EQ(body_of(client.read_answer())["id"], "mock");
+  client.get("/v1/models/m%6Fck");
+  EXPECT_EQ(body_of(client.read_answer())["id"], "mock");
   client.get("/v1/models/other");
   expect_error(client.read_answer(), 404, "model", "model_not_found");
 }
