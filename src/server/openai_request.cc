@@ -11,21 +11,49 @@
 namespace bz::server {
 namespace {
 
-// Fields that both endpoints know but cannot do yet, each with the value that changes nothing.
+// Fields of OpenAI, vLLM, SGLang and llama.cpp that change an answer and that both endpoints cannot do yet, each with
+// the value that changes nothing. Ignored, they would give an answer that is not what was asked for.
 void refuse_unsupported(Fields& in) {
   in.only("use_beam_search", false);
   in.only("length_penalty", 1);
   in.only("no_repeat_ngram_size", 0);
-  in.only("bad_words", nullptr);
-  in.only("allowed_token_ids", nullptr);
-  in.only("logits_processors", nullptr);
-  in.only("truncate_prompt_tokens", nullptr);
+  in.only("repeat_penalty", 1);  // llama.cpp's looks at the last tokens only
+  in.only("typical_p", 1);
+  in.only("mirostat", 0);
+  in.only("dynatemp_range", 0);
+  in.only("xtc_probability", 0);
+  in.only("dry_multiplier", 0);
+  in.only("n_probs", 0);
   in.only("include_stop_str_in_output", false);
   in.only("skip_special_tokens", true);
   in.only("spaces_between_special_tokens", true);
+  in.only("return_token_ids", false);
+  in.only("return_tokens_as_token_ids", false);
   in.only("response_format", {{"type", "text"}});
-  in.only("structured_outputs", nullptr);
-  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"}) in.only(name, nullptr);
+  for (const char* name : {"bad_words",
+                           "allowed_token_ids",
+                           "logits_processors",
+                           "logprob_token_ids",
+                           "truncate_prompt_tokens",
+                           "thinking_token_budget",
+                           "n_predict",
+                           "samplers",
+                           "lora",
+                           "lora_path",
+                           "structured_outputs",
+                           "guided_json",
+                           "guided_regex",
+                           "guided_choice",
+                           "guided_grammar",
+                           "json_schema",
+                           "regex",
+                           "ebnf",
+                           "structural_tag",
+                           "kv_transfer_params",
+                           "vllm_xargs"}) {
+    in.only(name, nullptr);
+  }
+  in.only("grammar", "");
 }
 
 void read_choices(Fields& in, GenerationRequest& out) {
@@ -264,6 +292,8 @@ Result<GenerationRequest> parse_completion_request(std::string_view body, const 
   out.echo = in.boolean("echo", false);
   out.logprobs = static_cast<int32_t>(in.integer("logprobs", 0, engine::kMaxTopLogprobs).value_or(-1));
   read_max_tokens(in, "max_tokens", limits, out);
+  read_max_tokens(in, "max_completion_tokens", limits, out);  // the name that chats have for it
+  if (in.get("top_logprobs")) in.fail("top_logprobs", "is a field of chats: here \"logprobs\" is the number");
   out.add_special_tokens = in.boolean("add_special_tokens", true);
   in.only("suffix", "");
   in.only("prompt_embeds", nullptr);

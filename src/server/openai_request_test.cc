@@ -62,7 +62,14 @@ TEST(CompletionRequest, HarmlessValuesAreAccepted) {
   completion(
       R"("n":1,"best_of":1,"echo":false,"logprobs":null,"frequency_penalty":0,"presence_penalty":0.0,"logit_bias":{},)"
       R"("suffix":"","user":"me","response_format":{"type":"text"},"stop":null,"top_k":-1,"seed":null,"max_tokens":16.0,)"
-      R"("min_tokens":0,"repetition_penalty":1.0,"no_such_field":[1,{"a":2}],"stop_token_ids":[],"stop":[])");
+      R"("min_tokens":0,"repetition_penalty":1.0,"grammar":"","json_schema":{},"repeat_penalty":1,"typical_p":1.0,"mirostat":0,)"
+      R"("lora":[],"return_token_ids":false,"no_such_field":[1,{"a":2}],"stop_token_ids":[],"stop":[])");
+}
+
+TEST(CompletionRequest, ItsLengthMayHaveTheNameThatChatsUse) {
+  const GenerationRequest r = completion(R"("max_tokens":9,"max_completion_tokens":3)");
+  EXPECT_EQ(r.max_tokens, 3);
+  EXPECT_EQ(r.max_tokens_field, "max_completion_tokens");
 }
 
 TEST(CompletionRequest, PenaltiesAndLogprobs) {
@@ -179,6 +186,17 @@ const BadCase kBadValues[] = {
     {"response_format json", "response_format", R"("response_format":{"type":"json_object"})"},
     {"response_format of no type", "response_format", R"("response_format":{"json_object":false})"},
     {"guided_json", "guided_json", R"("guided_json":{"type":"object"})"},
+    {"grammar", "grammar", R"("grammar":"root ::= \"x\"")"},
+    {"json_schema", "json_schema", R"("json_schema":{"type":"object"})"},
+    {"regex", "regex", R"("regex":"a+")"},
+    {"repeat_penalty", "repeat_penalty", R"("repeat_penalty":1.1)"},
+    {"typical_p", "typical_p", R"("typical_p":0.5)"},
+    {"mirostat", "mirostat", R"("mirostat":2)"},
+    {"dry_multiplier", "dry_multiplier", R"("dry_multiplier":0.8)"},
+    {"xtc_probability", "xtc_probability", R"("xtc_probability":0.5)"},
+    {"n_predict", "n_predict", R"("n_predict":5)"},
+    {"lora", "lora", R"("lora":[{"id":0}])"},
+    {"return_token_ids", "return_token_ids", R"("return_token_ids":true)"},
 };
 
 TEST(CompletionRequest, BadValuesNameTheirField) {
@@ -192,7 +210,8 @@ TEST(CompletionRequest, BadValuesNameTheirField) {
 
 TEST(CompletionRequest, BadFieldsOfItsOwn) {
   for (const BadCase& c : {BadCase{"", "echo", R"("echo":1)"}, BadCase{"", "logprobs", R"("logprobs":true)"},
-                           BadCase{"", "logprobs", R"("logprobs":21)"}, BadCase{"", "suffix", R"("suffix":"s")"}}) {
+                           BadCase{"", "logprobs", R"("logprobs":21)"}, BadCase{"", "suffix", R"("suffix":"s")"},
+                           BadCase{"", "top_logprobs", R"("top_logprobs":2)"}}) {
     expect_bad(parse_completion_request("{\"prompt\":\"x\"," + c.json + "}", kLimits), c.field, c.json);
   }
 }
