@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "cli/options.h"
 #include "loadgen/load.h"
 #include "loadgen/prompts.h"
 #include "loadgen/report.h"
@@ -114,10 +115,11 @@ void add_common(CLI::App& command, BenchOptions& o) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   command.add_option("--seed-offset", o.seed_offset, "first seed of the prompts: another one, other prompts")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(seed_range());
   command.add_option("--timeout", o.timeout_seconds, "seconds for one answer")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(real_range(0.1, 86400.0));
   command.add_option("--save", o.save, "write NAME.json and NAME.svg");
   command.add_flag("--json", o.json, "print JSON");
 }

@@ -242,7 +242,8 @@ Status check(const BenchEngineOptions& o) {
 }  // namespace
 
 void add_bench_engine_options(CLI::App& command, BenchEngineOptions& o) {
-  command.add_option("model", o.engine.load.model_path, "a .gguf file; with --random a config.json")->required();
+  command.add_option("model", o.engine.load.model_path, "a .gguf file; with --random a config.json (or its folder)")
+      ->required();
   command.add_flag("--random", o.engine.load.random_weights,
                    "random bf16 weights in the shape that a Hugging Face config.json describes");
   command.add_option("--rows", o.rows, "requests at once")->capture_default_str();

@@ -1,11 +1,13 @@
 #include "cli/config_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <sstream>
+
+#include "formats/text_file.h"
 
 namespace bz::cli {
 namespace {
+
+constexpr size_t kMaxFileBytes = 1 << 20;
 
 void set_option(CLI::Option& option, const CLI::ConfigItem& item) {
   if (option.get_items_expected_max() == 0) {  // a flag
@@ -19,8 +21,9 @@ void set_option(CLI::Option& option, const CLI::ConfigItem& item) {
 }  // namespace
 
 Status apply_config_file(CLI::App& command, const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return invalid_argument("--config {}: {}", path, std::strerror(errno));
+  auto text = formats::read_text_file(path, kMaxFileBytes);
+  if (!text.ok()) return invalid_argument("--config {}", text.status().message());
+  std::istringstream file(*text);
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
       if (!item.parents.empty()) {

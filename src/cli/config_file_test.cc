@@ -69,6 +69,7 @@ TEST_F(ConfigFile, WhatIsWrongIsOneLineThatNamesIt) {
                                    {"port = many\n", "--port"},
                                    {"port = 70000\n", "--port"},
                                    {"port = [1, 2]\n", "--port"},
+                                   {"port = 1\nport = 2\n", "--port"},
                                    {"log-json = maybe\n", "log-json"}}) {
     CLI::App fresh{"", "serve"};
     int number = 0;
@@ -83,6 +84,7 @@ TEST_F(ConfigFile, WhatIsWrongIsOneLineThatNamesIt) {
     EXPECT_EQ(status.message().find('\n'), std::string::npos);
   }
   EXPECT_THAT(apply_config_file(command, "/no/such/file").message(), HasSubstr("/no/such/file"));
+  EXPECT_THAT(apply_config_file(command, testing::TempDir()).message(), HasSubstr("folder"));
 }
 
 }  // namespace

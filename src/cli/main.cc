@@ -1,5 +1,9 @@
 // blockzero: the command line. One file per command; this one parses and maps a Status to an exit code:
 // 0, 1 for a fault of ours, 2 for bad input.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
 #include <CLI/CLI.hpp>
 
 #include "base/log.h"
@@ -18,10 +22,22 @@ namespace {
 
 constexpr int kExitBadInput = 2;
 
+// A full disk or a closed descriptor shows when the last of the output is written, or earlier. What was asked for did
+// not arrive then, so that is no success.
+bz::Status output_status() {
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return bz::ok_status();
+  return {bz::StatusCode::kUnavailable,
+          fmt::format("standard output cannot be written{}", flushed ? "" : fmt::format(": {}", std::strerror(errno)))};
+}
+
 int report(const bz::Status& status) {
   if (!status.ok()) bz::log::error("{}", status.message());
   return status.exit_code();
 }
+
+// Of a command whose result is what it printed.
+int report_printed(const bz::Status& status) { return report(status.ok() ? output_status() : status); }
 
 }  // namespace
 
@@ -64,13 +80,16 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    if (e.get_exit_code() == 0) {  // --help, --version
+      app.exit(e);
+      return report_printed(bz::ok_status());
+    }
     // CLI11 calls an unknown command a missing one.
     const bool unknown = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
     bz::log::error("{}; see blockzero --help", unknown ? fmt::format("unknown command '{}'", argv[1]) : e.what());
     return kExitBadInput;
   }
-  if (run->parsed()) return report(bz::cli::run(run_options));
+  if (run->parsed()) return report_printed(bz::cli::run(run_options));
   if (serve->parsed()) {
     if (!serve_options.config.empty()) {
       const bz::Status status = bz::cli::apply_config_file(*serve, serve_options.config);
@@ -78,13 +97,13 @@ int main(int argc, char** argv) {
     }
     return report(bz::cli::serve(serve_options));
   }
-  if (replay->parsed()) return report(bz::cli::replay(replay_options));
-  if (plan->parsed()) return report(bz::cli::plan(plan_options));
-  if (bench_engine->parsed()) return report(bz::cli::bench_engine(bench_engine_options));
+  if (replay->parsed()) return report_printed(bz::cli::replay(replay_options));
+  if (plan->parsed()) return report_printed(bz::cli::plan(plan_options));
+  if (bench_engine->parsed()) return report_printed(bz::cli::bench_engine(bench_engine_options));
   if (bench->parsed()) {
     const bool single = bench->got_subcommand("single");
-    return report(single ? bz::cli::bench_single(bench_options) : bz::cli::bench_batch(bench_options));
+    return report_printed(single ? bz::cli::bench_single(bench_options) : bz::cli::bench_batch(bench_options));
   }
-  if (sim->parsed()) return report(bz::cli::sim(sim_options));
-  return report(bz::cli::inspect(inspect_options));
+  if (sim->parsed()) return report_printed(bz::cli::sim(sim_options));
+  return report_printed(bz::cli::inspect(inspect_options));
 }

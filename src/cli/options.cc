@@ -64,6 +64,32 @@ Result<int64_t> parse_bytes(const std::string& option, const std::string& text) 
   return value << shift;
 }
 
+CLI::Validator real_range(double least, double most) {
+  const auto check = [least, most](const std::string& text) {
+    double value = 0;
+    const bool inside = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return inside ? std::string() : fmt::format("{} is not a number from {} to {}", text, least, most);
+  };
+  return {check, fmt::format("FLOAT in [{} - {}]", least, most)};
+}
+
+CLI::Validator seed_range() {
+  const auto check = [](const std::string& text) {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size()) return std::string();
+    return fmt::format("{} is not a whole number from 0 to {}", text, UINT64_MAX);
+  };
+  return {check, "", "seed"};
+}
+
+CLI::Validator not_empty() {
+  const auto check = [](const std::string& text) {
+    return text.empty() ? std::string("is empty; leave the option out or give it a value") : std::string();
+  };
+  return {check, ""};
+}
+
 void add_engine_options(CLI::App& command, EngineOptions& o) {
   command
       .add_option(

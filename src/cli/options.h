@@ -28,4 +28,10 @@ Result<engine::LoadOptions> to_load_options(const EngineOptions& options);
 // "512M" -> 536870912. The option's name is for the message.
 Result<int64_t> parse_bytes(const std::string& option, const std::string& text);
 
+// Checks for add_option: what CLI11's own let through. Ranges that NaN is outside of; seeds neither negative nor too
+// large (it would take 2^64 - 1 for both); texts that are not empty, as those of an unset shell variable are.
+CLI::Validator real_range(double least, double most);
+CLI::Validator seed_range();
+CLI::Validator not_empty();
+
 }  // namespace bz::cli

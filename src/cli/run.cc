@@ -117,13 +117,13 @@ void add_run_options(CLI::App& command, RunOptions& o) {
   command.add_option("model", o.engine.load.model_path, "a .gguf file")->required();
   command.add_option("-p,--prompt", o.prompt, "the prompt")->required();
   command.add_option("-n,--max-tokens", o.max_tokens, "most new tokens")->capture_default_str();
-  command.add_flag("--chat", o.chat, "wrap the prompt in the model's chat template");
-  command.add_option("--system", o.system, "with --chat: the system message");
+  CLI::Option* chat = command.add_flag("--chat", o.chat, "wrap the prompt in the model's chat template");
+  command.add_option("--system", o.system, "with --chat: the system message")->needs(chat);
   command.add_option("--temp,--temperature", o.temperature, "0: greedy")->capture_default_str();
   command.add_option("--top-p", o.top_p, "nucleus sampling, in (0, 1]")->capture_default_str();
   command.add_option("--top-k", o.top_k, "0: off")->capture_default_str();
   command.add_option("--min-p", o.min_p, "in [0, 1)")->capture_default_str();
-  command.add_option("--seed", o.seed, "of the random numbers")->capture_default_str();
+  command.add_option("--seed", o.seed, "of the random numbers")->capture_default_str()->check(seed_range());
   command.add_flag("--ignore-eos", o.ignore_eos, "do not stop at an end token");
   command.add_flag("--json", o.json, "print one JSON object instead of text");
   add_engine_options(command, o.engine);

@@ -1,6 +1,7 @@
 #include "cli/serve.h"
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "engine/loaded_model.h"
 #include "engine/threaded_engine.h"
 #include "formats/chat_template.h"
+#include "server/access.h"
 #include "server/access_log.h"
 
 namespace bz::cli {
@@ -107,6 +109,12 @@ class IoThread {
   std::thread thread_;
 };
 
+// Of a --cors-origins value: an origin as browsers send it has a scheme, a host, maybe a port, and nothing behind.
+std::string origin_fault(const std::string& text) {
+  if (server::can_be_origin(text)) return {};
+  return fmt::format("'{}' is no origin; use one such as https://app.example:8443 (no path), or *", text);
+}
+
 std::chrono::milliseconds to_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
@@ -131,18 +139,20 @@ Status run_serve(const server::ServerOptions& options, const std::function<Resul
 
 void add_serve_options(CLI::App& command, ServeOptions& o) {
   command.add_option("model", o.engine.load.model_path, "a .gguf file")->required();
-  command.add_option("--host", o.server.http.host, "address to listen on")->capture_default_str();
+  command.add_option("--host", o.server.http.host, "address to listen on")->capture_default_str()->check(not_empty());
   command.add_option("--port", o.server.http.port, "0: any free port")->capture_default_str();
   command
       .add_option("--api-key", o.server.api_keys,
                   "ask for this key (Authorization: Bearer KEY); several: repeat it. Better in the environment, where "
                   "other users do not see it")
-      ->envname("BLOCKZERO_API_KEY");
+      ->envname("BLOCKZERO_API_KEY")
+      ->check(not_empty());
   command
       .add_option("--cors-origins", o.server.cors_origins,
                   "web origins that may use the server besides its own page, with commas; *: all")
-      ->delimiter(',');
-  command.add_option("--seed", o.server.seed, "for requests without a seed; default: random");
+      ->delimiter(',')
+      ->check(CLI::Validator(origin_fault, ""));
+  command.add_option("--seed", o.server.seed, "for requests without a seed; default: random")->check(seed_range());
   command.add_option("--drain-seconds", o.drain_seconds, "after SIGTERM: time for running answers")
       ->capture_default_str()
       ->check(CLI::Range(0, 86400));
@@ -152,7 +162,7 @@ void add_serve_options(CLI::App& command, ServeOptions& o) {
   command.add_option("--max-connections", o.server.http.max_connections, "most open connections")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
-  const CLI::Range seconds(0.001, 86400.0);
+  const CLI::Validator seconds = real_range(0.001, 86400.0);
   command.add_option("--read-seconds", o.read_seconds, "time for a whole request to arrive, then 408")
       ->capture_default_str()
       ->check(seconds);
@@ -165,11 +175,13 @@ void add_serve_options(CLI::App& command, ServeOptions& o) {
   command.add_flag("--log-json", o.log_json, "log lines as JSON");
   command.add_option("--access-log", o.access_log, "one JSON object a line for every answer, to a file or - (stdout)");
   add_engine_options(command, o.engine);
-  command.add_option("--config", o.config,
-                     "a file of options, one `name = value` a line; those of the command line win");
+  command
+      .add_option("--config", o.config, "a file of options, one `name = value` a line; those of the command line win")
+      ->check(not_empty());
 }
 
 Status serve(const ServeOptions& o) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that ends does not end the server
   log::set_json(o.log_json);
   BZ_ASSIGN(const engine::LoadOptions load, to_load_options(o.engine));
   server::ServerOptions options = o.server;

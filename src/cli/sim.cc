@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "cli/options.h"
 #include "sim/simulation.h"
 
 namespace bz::cli {
@@ -65,7 +66,9 @@ void print(const sim::SimReport& total, const SimOptions& o, int64_t steps, doub
 }  // namespace
 
 void add_sim_options(CLI::App& command, SimOptions& o) {
-  command.add_option("--seed", o.seed, "what to run: everything follows from it")->capture_default_str();
+  command.add_option("--seed", o.seed, "what to run: everything follows from it")
+      ->capture_default_str()
+      ->check(seed_range());
   command.add_option("--steps", o.steps, "engine steps with new requests, of each seed")
       ->capture_default_str()
       ->check(CLI::Range(1, 100'000'000));

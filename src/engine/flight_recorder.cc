@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/loaded_model.h"
+#include "formats/text_file.h"
 
 namespace bz::engine {
 namespace {
@@ -205,6 +206,8 @@ std::string fault_record_path() {
 
 namespace {
 
+constexpr size_t kMaxRecordBytes = size_t{1} << 30;
+
 Status replay_record(const json& record, const std::function<void(const std::string&)>& say) {
   ::setenv("BLOCKZERO_CUDA_SYNC", "1", 1);  // wait for every op
   BZ_ASSIGN(const auto model, LoadedModel::load(options_from(record.at("options")), say));
@@ -225,10 +228,10 @@ Status replay_record(const json& record, const std::function<void(const std::str
 }  // namespace
 
 Status replay_fault_record(const std::string& path, const std::function<void(const std::string&)>& say) {
-  std::ifstream in(path);
-  const json record = json::parse(in, nullptr, false);
+  BZ_ASSIGN(const std::string text, formats::read_text_file(path, kMaxRecordBytes));
+  const json record = json::parse(text, nullptr, false);
   const Status no_record = invalid_argument("{}: is no fault record; name the file that a fault printed", path);
-  if (!record.is_object() || record.value("record", "") != "blockzero fault 1") return no_record;
+  if (!record.is_object() || !record.contains("record") || record["record"] != "blockzero fault 1") return no_record;
   try {
     return replay_record(record, say);
   } catch (const json::exception&) {  // a field is missing or of another type

@@ -1,15 +1,16 @@
 #include "models/hf_config.h"
 
+#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
+
+#include "formats/text_file.h"
 
 namespace bz::models {
 namespace {
 
-constexpr uintmax_t kMaxFileBytes = 16 << 20;
+constexpr size_t kMaxFileBytes = 16 << 20;
 
 std::filesystem::path config_path(const std::string& path) {
   const std::filesystem::path p(path);
@@ -26,14 +27,8 @@ bool HfConfig::is_one(const std::string& path) {
 
 Result<HfConfig> HfConfig::open(const std::string& path) {
   const std::filesystem::path file = config_path(path);
-  std::error_code error;
-  const uintmax_t bytes = std::filesystem::file_size(file, error);
-  std::ifstream in(file, std::ios::binary);
-  if (error || !in) return not_found("{}: cannot read it", file.string());
-  if (bytes > kMaxFileBytes) return invalid_argument("{}: {} bytes are too many for a config", file.string(), bytes);
-  std::stringstream text;
-  text << in.rdbuf();
-  return parse(file.string(), text.str());
+  BZ_ASSIGN(const std::string text, formats::read_text_file(file.string(), kMaxFileBytes));
+  return parse(file.string(), text);
 }
 
 Result<HfConfig> HfConfig::parse(const std::string& name, const std::string& text) {
@@ -77,6 +72,21 @@ Result<int32_t> HfConfig::count_or(const char* key, int32_t fallback) const {
 Result<int32_t> HfConfig::count_or_zero(const char* key, int32_t max) const {
   const nlohmann::json* value = find(key);
   return value == nullptr ? Result<int32_t>(0) : number(key, *value, 0, max);
+}
+
+Result<double> HfConfig::positive_or(const char* key, double fallback) const {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return fallback;
+  const double number = value->is_number() ? value->get<double>() : 0.0;
+  if (!(number > 0 && std::isfinite(number))) return refuse(key, "expected a number above 0");
+  return number;
+}
+
+Result<bool> HfConfig::flag_or(const char* key, bool fallback) const {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) return refuse(key, "expected true or false");
+  return value->get<bool>();
 }
 
 Result<std::vector<int32_t>> HfConfig::numbers(const char* key) const {

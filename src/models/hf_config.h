@@ -31,6 +31,8 @@ class HfConfig {
   Result<int32_t> count(const char* key, int32_t max = kMaxCount) const;  // from 1
   Result<int32_t> count_or(const char* key, int32_t fallback) const;
   Result<int32_t> count_or_zero(const char* key, int32_t max = kMaxCount) const;  // 0 if it is not there, or null
+  Result<double> positive_or(const char* key, double fallback) const;
+  Result<bool> flag_or(const char* key, bool fallback) const;
   // Lists; empty if the key is not there. Numbers 0 to kMaxCount.
   Result<std::vector<int32_t>> numbers(const char* key) const;
   Result<std::vector<std::string>> words(const char* key) const;

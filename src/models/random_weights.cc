@@ -3,14 +3,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <algorithm>
-#include <fstream>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "base/half.h"
 #include "base/math.h"
 #include "formats/gguf_writer.h"
+#include "models/hf_config.h"
 #include "models/llama_tensors.h"
 #include "models/model_config.h"
 
@@ -21,38 +19,47 @@ constexpr uint32_t kAlignment = 32;
 // The same numbers come again after so many bytes: no power of two, and larger than any cache.
 constexpr size_t kPeriod = (size_t{96} << 20) + 4096;
 
-Result<ModelConfig> read_config(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Status(StatusCode::kNotFound, fmt::format("{}: cannot be read; name a config.json", path));
-  const nlohmann::json j = nlohmann::json::parse(in, nullptr, false);
-  if (!j.is_object()) return invalid_argument("{}: is no JSON object; name a model's config.json", path);
-  const auto type = j.find("model_type");
-  if (type == j.end() || *type != "llama") {
-    return invalid_argument("{}: model_type {} is not supported; llama is", path,
-                            type == j.end() ? "(none)" : type->dump().substr(0, 60));
-  }
+constexpr int32_t kMaxVocab = 1 << 20;
+constexpr double kMaxBytes = 1e14;  // of weights that are not made in this memory
+
+// Refused before memory is touched, or the machine would end some process for it.
+Status check_fits(const HfConfig& config, const ModelConfig& c, double limit) {
+  const double heads = 2.0 * c.num_heads + 2.0 * c.num_kv_heads;
+  const double layer = static_cast<double>(c.hidden_size) * (heads * c.head_dim + 3.0 * c.intermediate_size);
+  const double bytes = 2.0 * (c.num_layers * layer + 2.0 * c.vocab_size * static_cast<double>(c.hidden_size));
+  if (bytes < limit) return ok_status();
+  return resource_exhausted("{}: {:.2g} bytes of weights do not fit in {:.2g} bytes of memory; use a smaller config",
+                            config.name(), bytes, limit);
+}
+
+double machine_bytes() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+Result<ModelConfig> read_config(const std::string& path, bool fill) {
+  BZ_ASSIGN(const HfConfig config, HfConfig::open(path));
+  if (config.model_type() != "llama") return config.refuse("model_type", "only llama is supported here");
   ModelConfig c;
-  const auto count = [&](const char* key, int32_t fallback, int32_t& out) {
-    const auto it = j.find(key);
-    out = it != j.end() && it->is_number_integer() && *it > 0 && *it <= (1 << 24) ? it->get<int32_t>() : 0;
-    if (it == j.end() || it->is_null()) out = fallback;
-    return out > 0 ? ok_status() : invalid_argument("{}: '{}' is missing or no sensible count", path, key);
-  };
-  BZ_TRY(count("vocab_size", 0, c.vocab_size));
-  BZ_TRY(count("hidden_size", 0, c.hidden_size));
-  BZ_TRY(count("num_hidden_layers", 0, c.num_layers));
-  BZ_TRY(count("num_attention_heads", 0, c.num_heads));
-  BZ_TRY(count("num_key_value_heads", c.num_heads, c.num_kv_heads));
-  BZ_TRY(count("head_dim", c.hidden_size / c.num_heads, c.head_dim));
-  BZ_TRY(count("intermediate_size", 0, c.intermediate_size));
-  BZ_TRY(count("max_position_embeddings", 2048, c.context_length));
-  const auto number = [&](const char* key, double fallback) {  // some configs write null for what they leave out
-    const auto it = j.find(key);
-    return it != j.end() && it->is_number() ? it->get<double>() : fallback;
-  };
-  c.tie_embeddings = j.contains("tie_word_embeddings") && j["tie_word_embeddings"] == true;
-  c.rope.theta = number("rope_theta", 10000);
-  c.rms_norm_eps = static_cast<float>(number("rms_norm_eps", 1e-5));
+  BZ_ASSIGN(c.vocab_size, config.count("vocab_size", kMaxVocab));
+  BZ_ASSIGN(c.hidden_size, config.count("hidden_size"));
+  BZ_ASSIGN(c.num_layers, config.count("num_hidden_layers"));
+  BZ_ASSIGN(c.num_heads, config.count("num_attention_heads"));
+  BZ_ASSIGN(c.num_kv_heads, config.count_or("num_key_value_heads", c.num_heads));
+  BZ_ASSIGN(c.head_dim, config.count_or("head_dim", c.hidden_size / c.num_heads));
+  if (c.head_dim < 2 || c.head_dim % 2 != 0) {
+    return config.refuse("num_attention_heads", "gives heads of {} elements, expected an even number", c.head_dim);
+  }
+  BZ_ASSIGN(c.intermediate_size, config.count("intermediate_size"));
+  constexpr const char* kContext = "max_position_embeddings";
+  c.context_length = 2048;
+  if (config.has(kContext)) {
+    BZ_ASSIGN(c.context_length, config.count(kContext, HfConfig::kMaxTokens));
+  }
+  BZ_ASSIGN(c.tie_embeddings, config.flag_or("tie_word_embeddings", false));
+  BZ_ASSIGN(c.rope.theta, config.positive_or("rope_theta", 10000.0));
+  BZ_ASSIGN(const double eps, config.positive_or("rms_norm_eps", 1e-5));
+  c.rms_norm_eps = static_cast<float>(eps);
+  BZ_TRY(check_fits(config, c, fill ? machine_bytes() : kMaxBytes));
   return c;
 }
 
@@ -107,7 +114,7 @@ void random_weights(size_t size, const std::function<void(size_t, std::span<cons
 }
 
 Result<formats::GgufFile> random_llama(const std::string& config_path, bool fill) {
-  BZ_ASSIGN(const ModelConfig config, read_config(config_path));
+  BZ_ASSIGN(const ModelConfig config, read_config(config_path, fill));
   size_t data_bytes = 0;
   const std::vector<std::byte> head = header(config, data_bytes).bytes();
   const size_t data_at = round_up<size_t>(head.size(), kAlignment);

@@ -37,6 +37,14 @@ bool key_accepted(const std::vector<std::string>& keys, std::string_view authori
   return accepted;
 }
 
+bool can_be_origin(std::string_view text) {
+  if (text == "*" || text == "null") return true;
+  const size_t scheme = text.find("://");
+  if (scheme == std::string_view::npos || scheme == 0) return false;
+  const std::string_view host = text.substr(scheme + 3);
+  return !host.empty() && host.find_first_of("/?#@* \t") == std::string_view::npos;
+}
+
 bool is_loopback_name(std::string_view host) {
   return equal_ignoring_case(host, "localhost") || host == "[::1]" || host == "::1" || host.starts_with("127.");
 }

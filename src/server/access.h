@@ -23,6 +23,8 @@ enum class OriginKind {
 // then have a loopback name too, so that a name somebody else points at 127.0.0.1 does not count as ours.
 OriginKind classify_origin(std::string_view origin, std::string_view host, const std::vector<std::string>& allowed,
                            bool loopback);
+// Could a browser send this as an Origin ("*" aside)? Others match none, so they are a mistake.
+bool can_be_origin(std::string_view text);
 bool is_loopback_name(std::string_view host_without_port);
 
 // The client's id if it is short and plain, else empty.

@@ -48,6 +48,17 @@ TEST(Access, ARebornNameIsForeignOnALoopbackServer) {
   EXPECT_EQ(classify_origin("http://gpu.example:8000", "gpu.example:8000", {}, false), OriginKind::kOwn);
 }
 
+TEST(Access, WhatNoBrowserSendsIsNoOrigin) {
+  for (const char* good :
+       {"*", "null", "https://app.example", "http://localhost:3000", "http://[::1]:80", "chrome-extension://abc"}) {
+    EXPECT_TRUE(can_be_origin(good)) << good;
+  }
+  for (const char* bad : {"", "app.example", "https://app.example/", "https://", "://x", "https://*.example",
+                          "https://a.example https://b.example"}) {
+    EXPECT_FALSE(can_be_origin(bad)) << bad;
+  }
+}
+
 TEST(Access, RequestIdsArePlainOrDropped) {
   EXPECT_EQ(sane_request_id("a-b_c.1:2"), "a-b_c.1:2");
   EXPECT_EQ(sane_request_id("a b"), "");

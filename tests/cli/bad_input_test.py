@@ -65,11 +65,20 @@ class BadInput(unittest.TestCase):
         done = self.call("bench", "engine", good, "--random", "--new", "4", "--repeats", "1", "--rows", "2", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreater(json.loads(done.stdout)["decode_tok_s"], 0)
-        for changes, says in (({"model_type": "mamba"}, "model_type"), ({"model_type": 5}, "model_type"), ({"hidden_size": 0}, "hidden_size"),
+        for changes, says in (({"model_type": "mamba"}, "model_type"), ({"hidden_size": 0}, "hidden_size"),
                               ({"num_hidden_layers": "two"}, "num_hidden_layers")):
             bad = self.write("bad.json", json.dumps({**shape, **changes}).encode())
             self.refused("bench", "engine", bad, "--random", says=["bad.json", says])
+        for key, value in (("model_type", 3), ("rope_theta", "x"), ("rope_theta", -1), ("tie_word_embeddings", "x"),
+                           ("rms_norm_eps", 0), ("num_attention_heads", 65), ("vocab_size", 1 << 30)):
+            bad = self.write("bad.json", json.dumps({**shape, key: value}).encode())
+            self.refused("bench", "engine", bad, "--random", says=["bad.json", key])
+        huge = {**shape, "hidden_size": 65536, "num_hidden_layers": 65536, "intermediate_size": 65536}
+        self.refused("bench", "engine", self.write("bad.json", json.dumps(huge).encode()), "--random",
+                     says=["bad.json", "memory"])
         self.refused("bench", "engine", self.write("no.json", b"[1"), "--random", says=["no.json"])
+        os.mkdir(os.path.join(self.folder.name, "empty"))
+        self.refused("bench", "engine", os.path.join(self.folder.name, "empty"), "--random", says=["empty/config.json"])
         # What a config leaves out may be null; a vocabulary may be small.
         nulls = {**shape, "vocab_size": 100, "rope_theta": None, "rms_norm_eps": None, "tie_word_embeddings": None}
         done = self.call("bench", "engine", self.write("nulls.json", json.dumps(nulls).encode()), "--random", "--new", "4",
@@ -78,7 +87,7 @@ class BadInput(unittest.TestCase):
 
     def test_bench_of_what_does_not_fit(self):
         for option, value in (("--rows", "0"), ("--prompt", "2147483647"), ("--new", "1"), ("--churn", "1e-12"),
-                              ("--repeats", "0")):
+                              ("--churn", "nan"), ("--churn", "0.6"), ("--repeats", "0")):
             self.refused("bench", "engine", self.good, option, value, says=[option])
         self.refused("bench", "engine", self.good, "--prompt", "60", "--max-model-len", "64", says=["64", "max_tokens"])
         self.refused("bench", "engine", self.good, "--prompt", "90", "--max-model-len", "64", says=["64", "prompt"])
@@ -92,9 +101,10 @@ class BadInput(unittest.TestCase):
         self.refused("run", self.good, "-p", "x", "--device", "cuda:0", says=["--device cuda:0", "use", "cpu"])
 
     def test_replay_of_what_is_no_record(self):
-        for data in (b"", b"{}", b'{"record": "blockzero fault 1"}'):
+        for data in (b"", b"{}", b'{"record": 3}', b'{"record": "blockzero fault 1"}'):
             self.refused("replay", self.write("record.json", data), says=["record.json", "no fault record"])
         self.refused("replay", os.path.join(self.folder.name, "none.json"), says=["none.json"])
+        self.refused("replay", self.folder.name, says=[self.folder.name, "folder"])
 
     def tiny_with(self, **changes):
         tiny = TinyLlama()
@@ -113,6 +123,23 @@ class BadInput(unittest.TestCase):
         self.refused_by_all(self.write("magic.gguf", b"GGML" + TinyLlama().bytes()[4:]), "magic")
         self.refused_by_all(self.write("folder.gguf", b"GGUF\x03"))
         self.refused_by_all(self.folder.name)
+
+    def test_a_fifo_does_not_hang(self):
+        path = os.path.join(self.folder.name, "fifo.gguf")
+        os.mkfifo(path)
+        self.refused_by_all(path, "not a regular file")
+        for command in (["inspect", path], ["replay", path], ["bench", "engine", path, "--random"]):
+            self.refused(*command, says=["fifo.gguf"])
+
+    def test_a_full_disk_is_no_success(self):
+        for command in (["run", self.good, "-p", "ab", "-n", "2"], ["run", self.good, "-p", "ab", "-n", "2", "--json"],
+                        ["inspect", self.good], ["plan", self.good, "--json"], ["sim", "--steps", "10"], ["--help"],
+                        ["serve", "--help"], ["--version"]):
+            with self.subTest(" ".join(command)), open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([BLOCKZERO, *command], stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=60, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(done.stderr.count("error: standard output cannot be written"), 1, done.stderr)
 
     def test_configs(self):
         config = os.path.join(self.folder.name, "config.json")
@@ -196,6 +223,19 @@ class BadInput(unittest.TestCase):
         self.refused("serve", m, "--read-seconds", "0", says=["--read-seconds"])
         self.refused("serve", m, "--port", "0", "--access-log", "/no/such/log", says=["--access-log /no/such/log"])
         self.refused("serve", m, "--config", "/no/such/file", says=["--config /no/such/file"])
+        self.refused("serve", m, "--config", self.folder.name, says=["--config " + self.folder.name, "folder"])
+        self.refused("serve", m, "--config", "/dev/zero", says=["--config /dev/zero"])
+        for option in ("--read-seconds", "--idle-seconds", "--write-seconds"):
+            self.refused("serve", m, option, "nan", says=[option, "nan"])
+        self.refused("bench", "single", "--timeout", "nan", says=["--timeout", "nan"])
+        for option in ("--host", "--api-key", "--config", "--cors-origins"):  # as of an unset shell variable
+            self.refused("serve", m, option, "", says=[option])
+        for origin in ("app.example", "https://app.example/"):
+            self.refused("serve", m, "--cors-origins", origin, says=["--cors-origins", origin])
+        for command in (["run", m, "-p", "ab"], ["serve", m], ["sim"]):
+            for seed in ("-1", "99999999999999999999", "1.5"):
+                self.refused(*command, "--seed=" + seed, says=["--seed", seed])
+        self.refused("run", m, "-p", "ab", "--system", "ab", says=["--system", "--chat"])
         self.refused("sim", "--steps", "0", says=["--steps"])
         self.refused("sim", "--seeds", "many", says=["--seeds"])
         self.refused("run", m, "-p", "ab", "--no-such-option", says=["--no-such-option"])

@@ -4,7 +4,10 @@
 usage: serve_test.py BLOCKZERO
 """
 import concurrent.futures
+import http.client
 import json
+import os
+import re
 import shutil
 import signal
 import socket
@@ -276,6 +279,26 @@ class Lives(unittest.TestCase):
         self.assertNotEqual(server.stop(), 0)
         self.assertLess(time.monotonic() - begin, 5)
         connection.close()
+
+    def test_the_end_of_its_logs_reader_does_not_end_it(self):
+        reading, writing = os.pipe()
+        process = subprocess.Popen([BLOCKZERO, "serve", model_path(), "--port", "0", "--access-log", "-"],
+                                   stdout=writing, stderr=writing)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        os.close(writing)
+        log = b""
+        while b"and /v1" not in log:
+            log += os.read(reading, 4096)
+        os.close(reading)
+        port = int(re.search(rb"http://[^:]+:(\d+)/", log).group(1))
+        for _ in range(2):  # the first answer's log line meets the closed pipe
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+            connection.request("GET", "/health")
+            self.assertEqual(connection.getresponse().status, 200)
+            connection.close()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE), 0)
 
     def test_api_keys(self):
         server = self.start("--api-key", "secret")
