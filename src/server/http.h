@@ -1,6 +1,7 @@
 // HTTP with plain types: what a route sees of a request, and how it answers. No network header comes with this file.
 //
-// Thread rule: everything here is called on the server's one IO thread, except HttpServer::post and ::begin_drain.
+// Thread rule: everything here is called on the server's one IO thread, except HttpServer::post, ::begin_drain and
+// ::port.
 #pragma once
 
 #include <chrono>
@@ -122,7 +123,7 @@ class HttpServer {
   using ErrorBody = std::function<std::string(int status, std::string_view message)>;
 
   // Binds and listens, so that a taken port is known before a model is loaded.
-  // Errors: kInvalidArgument (host), kUnavailable for the port; the message says what to change.
+  // Errors: kInvalidArgument with the parameter, host or port; the message says what to change.
   static Result<std::unique_ptr<HttpServer>> listen(const HttpOptions& options, Handler handler, ErrorBody error_body);
   virtual ~HttpServer() = default;
 

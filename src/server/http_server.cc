@@ -58,6 +58,7 @@ class HttpServerImpl : public HttpServer {
     if (!ec) acceptor_.bind(endpoint, ec);
     if (!ec) acceptor_.listen(asio::socket_base::max_listen_connections, ec);
     if (!ec) acceptor_.non_blocking(true, ec);
+    if (!ec) port_ = acceptor_.local_endpoint(ec).port();
     if (!ec) return ok_status();
     if (ec == asio::error::address_in_use) {
       return {StatusCode::kInvalidArgument,
@@ -69,13 +70,9 @@ class HttpServerImpl : public HttpServer {
             "port"};
   }
 
-  uint16_t port() const override {
-    error_code ec;
-    return port_ ? port_ : acceptor_.local_endpoint(ec).port();
-  }
+  uint16_t port() const override { return port_; }
 
   HttpOutcome run() override {
-    port_ = port();
     accept();
     schedule_sweep();
     if (host_.options.handle_signals) wait_signal();
@@ -226,7 +223,7 @@ class HttpServerImpl : public HttpServer {
   asio::signal_set signals_{io_};
   std::vector<Tick> ticks_;
   Clock::time_point drain_deadline_;
-  uint16_t port_ = 0;
+  uint16_t port_ = 0;  // since open(): any thread may ask
   HttpOutcome outcome_ = HttpOutcome::kDrained;
 
  public:

@@ -1,4 +1,5 @@
 // The routes that take a body: completions, chat, tokenizer; and the list of models.
+#include "base/log.h"
 #include "server/generation.h"
 #include "server/json.h"
 #include "server/openai_request.h"
@@ -19,14 +20,20 @@ Status check_model(const Backend& backend, const std::string& asked) {
           "model"};
 }
 
-// Computes an answer from a body: `work(body)` runs here or on the worker, `done(result)` on the IO thread.
+// Computes an answer from a body: `work(body)` runs here or on the worker, `done(result)` on the IO thread. What throws
+// on the worker fails this request alone (ENG-1); here the connection sees to that.
 template <class Work, class Done>
 void with_body(Services& services, const std::shared_ptr<Exchange>& exchange, std::string_view route, Work work,
                Done done) {
   std::string body = exchange->take_body();
   if (body.size() <= kInlineBodyBytes) return done(work(body));
-  auto task = [&services, body = std::move(body), work, done] {
-    auto result = std::make_shared<decltype(work(body))>(work(body));
+  auto task = [&services, route, body = std::move(body), work, done] {
+    auto result = std::make_shared<decltype(work(body))>(internal_error("internal error"));
+    try {
+      *result = work(body);
+    } catch (const std::exception& e) {
+      log::error("{}: {}", route, e.what());
+    }
     services.http->post([result, done] { done(std::move(*result)); });
   };
   if (services.worker->submit(std::move(task))) return;

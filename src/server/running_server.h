@@ -1,6 +1,7 @@
 // RunningServer: a Server over a MockEngine on a free loopback port, with its IO thread. For tests.
 #pragma once
 
+#include <stdexcept>
 #include <thread>
 
 #include "server/mock_engine.h"
@@ -41,6 +42,7 @@ class RunningServer {
   static Result<std::string> render(const std::vector<ChatMessage>& messages, bool add_generation_prompt) {
     std::string text;
     for (const ChatMessage& m : messages) {
+      if (m.content.starts_with("THROW")) throw std::runtime_error("made to throw");
       if (m.content == "RAISE") return invalid_field("messages", "the chat template refused the messages");
       text += m.role + ": " + m.content + "\n";
     }

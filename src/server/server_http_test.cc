@@ -201,6 +201,19 @@ TEST_F(ServerHttp, AStopStringStopsAndFreesTheRequest) {
   EXPECT_EQ(s.engine->num_cancelled, 1);
 }
 
+// Short bodies are worked on by the IO thread, long ones by the worker.
+TEST_F(ServerHttp, ARequestThatMakesAHandlerThrowFailsAlone) {
+  for (const size_t length : {10u, 20'000u}) {
+    RawClient client(s.port);
+    const std::string content = "THROW" + std::string(length, 'x');
+    client.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + content + R"("}]})");
+    expect_error(client.read_answer(), 500);
+    RawClient other(s.port);
+    other.post("/v1/completions", kHello);
+    EXPECT_EQ(other.read_answer().status, 200);
+  }
+}
+
 TEST_F(ServerHttp, Chat) {
   RawClient client(s.port);
   client.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":8})");
