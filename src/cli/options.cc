@@ -107,16 +107,20 @@ void add_engine_options(CLI::App& command, EngineOptions& o) {
       ->capture_default_str();
   command.add_option("--kv-cache-dtype", o.kv_dtype, "f16, bf16, f32, or auto: f16 on the CPU, bf16 on CUDA")
       ->capture_default_str();
-  command.add_option("--kv-cache-bytes", o.kv_cache_bytes, "size of the cache, for example 512M; default 512M");
+  command.add_option("--kv-cache-bytes", o.kv_cache_bytes,
+                     "size of the cache, for example 512M; default 512M, of plan with a config.json 64G");
   command.add_option("--block-size", o.load.block_size, "tokens in a block; default: pages of at least 32 KiB");
-  command.add_option("--max-num-seqs", o.load.max_num_seqs, "most requests in one step; default 32");
-  command.add_option("--max-num-batched-tokens", o.load.max_num_batched_tokens, "most tokens in one step; default 512");
-  command.add_option("--max-model-len", o.load.max_model_len, "most tokens of a request; default: the model's context");
+  command.add_option("--max-num-seqs", o.load.max_num_seqs,
+                     "most requests in one step; default 32, of run 1, of bench engine --rows");
+  command.add_option("--max-num-batched-tokens", o.load.max_num_batched_tokens,
+                     "most tokens in one step; default 512, of bench engine 2048; --max-num-seqs if that is more");
+  command.add_option("--max-model-len", o.load.max_model_len,
+                     "most tokens of a request; default: the model's context, of bench engine what its requests need");
   command.add_option("--served-model-name", o.load.served_model_name,
                      "default: the file's general.basename, else its stem");
   command.add_option("--speculative", o.speculative,
                      "ngram:K: guess up to K tokens a step from what the text said before, and verify them; the answer "
-                     "stays the same");
+                     "stays the same (on CUDA with --batch-invariant)");
   command.add_flag("--batch-invariant", o.load.batch_invariant,
                    "CUDA: no bit of an answer depends on its batch mates (slower); the CPU is so anyway");
   command.add_flag("!--no-prefix-caching", o.load.prefix_caching, "compute every prompt from its first token");

@@ -33,8 +33,9 @@ Result<Planned> plan_config(const PlanOptions& o, const engine::LoadOptions& loa
   p.name = config.model_type();
   p.num_spec = o.speculative_tokens;
   p.max_model_len = context > 0 ? context : kConfigMaxLen;
-  if (load.max_model_len > p.max_model_len)
-    return invalid_argument("--max-model-len {}: {} is made for {}", load.max_model_len, config.name(), context);
+  if (load.max_model_len < 0 || load.max_model_len > p.max_model_len)
+    return invalid_argument("--max-model-len {}: {} is made for 1 to {} tokens", load.max_model_len, config.name(),
+                            p.max_model_len);
   if (load.max_model_len > 0) p.max_model_len = load.max_model_len;
   kv::LayoutRequest request;
   BZ_ASSIGN(request.layers, models::cache_specs(config, {load.kv_dtype.value_or(DType::kBF16), p.num_spec}));

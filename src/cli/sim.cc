@@ -16,13 +16,16 @@ namespace {
 
 constexpr std::chrono::seconds kProgressPeriod{5};
 
+int32_t g_steps = 0;
+
 // A check that fails aborts: say where, so that it can be run again.
 void on_abort(int number) {
   const sim::SimPosition at = sim::current_position();
+  const auto seed = static_cast<unsigned long long>(at.seed);
   char text[160];
-  const int n =
-      std::snprintf(text, sizeof(text), "sim: aborted at seed %llu, step %d; again: blockzero sim --seed %llu\n",
-                    static_cast<unsigned long long>(at.seed), at.step, static_cast<unsigned long long>(at.seed));
+  const int n = std::snprintf(text, sizeof(text),
+                              "sim: aborted at seed %llu, step %d; again: blockzero sim --seed %llu --steps %d\n", seed,
+                              at.step, seed, g_steps);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(n));
   std::signal(number, SIG_DFL);
   std::raise(number);
@@ -79,6 +82,7 @@ void add_sim_options(CLI::App& command, SimOptions& o) {
 }
 
 Status sim(const SimOptions& o) {
+  g_steps = o.steps;
   std::signal(SIGABRT, on_abort);
   const auto begin = std::chrono::steady_clock::now();
   auto last_progress = begin;

@@ -149,7 +149,8 @@ class BadInput(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('"max_model_len": 512', done.stdout)
         self.refused("run", config, "-p", "x", says=["config.json", "'qwen3'", "not supported yet"])
-        self.refused("plan", config, "--max-model-len", "513", says=["--max-model-len", "512"])
+        for length in ("513", "-1"):
+            self.refused("plan", config, "--max-model-len", length, says=["--max-model-len", "512"])
         self.refused("plan", self.good, "--speculative-tokens", "2", says=["--speculative-tokens"])
         for bad in (b"", b"{", b"[]", b'{"model_type": 3}', b'{"model_type": "none"}', b'{"model_type": "qwen3"}',
                     b'{"model_type": "qwen3", "num_hidden_layers": 9999999999999999999999}', b"[" * 100000):
@@ -240,6 +241,7 @@ class BadInput(unittest.TestCase):
         self.refused("sim", "--seeds", "many", says=["--seeds"])
         self.refused("run", m, "-p", "ab", "--no-such-option", says=["--no-such-option"])
         self.refused("run", m, says=["--prompt"])
+        self.refused("run", m, "-p", "ab", "--system", "Be brief.", says=["--system", "--chat"])
         self.refused("run", m, "-p", "ab", "-n", "many", says=["--max-tokens"])
         self.refused("frobnicate", says=["frobnicate"])
         self.refused("run", m, "-p", "ab", env={"BLOCKZERO_ISA": "mmx"}, says=["BLOCKZERO_ISA"])
