@@ -246,6 +246,11 @@ class BadInput(unittest.TestCase):
         self.refused("frobnicate", says=["frobnicate"])
         self.refused("run", m, "-p", "ab", env={"BLOCKZERO_ISA": "mmx"}, says=["BLOCKZERO_ISA"])
 
+    def test_more_threads_than_the_system_has_room_for(self):
+        if MAX_MEMORY == resource.RLIM_INFINITY:
+            self.skipTest("no limit under sanitizers")
+        self.refused("run", self.good, "-p", "ab", "--threads", "1000", says=["1000 threads", "--threads"])
+
     def test_requests_that_cannot_be_served(self):
         m = self.good
         self.refused("run", m, "-p", "", says=["prompt"])

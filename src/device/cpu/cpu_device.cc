@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 
 #include "base/math.h"
 #include "device/cpu/cpu_slabs.h"
@@ -50,7 +51,12 @@ Result<std::unique_ptr<Device>> create_cpu_device(int num_threads) {
   if (num_threads < 0 || num_threads > kMaxThreads) {
     return invalid_argument("--threads {}: must be between 1 and {} (0: one per core)", num_threads, kMaxThreads);
   }
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(num_threads == 0 ? default_num_threads() : num_threads));
+  const int count = num_threads == 0 ? default_num_threads() : num_threads;
+  try {
+    return std::unique_ptr<Device>(std::make_unique<CpuDevice>(count));
+  } catch (const std::system_error& e) {
+    return resource_exhausted("{} threads cannot be started ({}); use a smaller --threads", count, e.what());
+  }
 }
 
 }  // namespace bz::device::cpu

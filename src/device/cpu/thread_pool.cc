@@ -72,10 +72,17 @@ void Worker::barrier() {
 ThreadPool::ThreadPool(int num_threads) : team_(num_threads), caller_(&team_, 0) {
   BZ_CHECK_GE(num_threads, 1);
   BZ_CHECK_LE(static_cast<uint64_t>(num_threads), kMembers);
-  for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { thread_main(i); });
+  try {
+    for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { thread_main(i); });
+  } catch (...) {
+    end_threads();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { end_threads(); }
+
+void ThreadPool::end_threads() {
   stop_.store(true, std::memory_order_relaxed);
   team_.op.fetch_add(kNextOp, std::memory_order_release);
   team_.op.notify_all();

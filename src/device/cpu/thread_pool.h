@@ -13,6 +13,7 @@ namespace bz::device::cpu {
 
 class ThreadPool {
  public:
+  // Throws std::system_error where the system has no room for so many threads.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -37,6 +38,7 @@ class ThreadPool {
   bool join_op(uint64_t number);
   void leave_op();
   void thread_main(int index);
+  void end_threads();
 
   Team team_;
   Worker caller_;
