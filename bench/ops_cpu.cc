@@ -1,7 +1,7 @@
 // CPU ops by themselves, at the shapes of SmolLM2-135M (Q4_1 matrices, Q8_0 head): each beside the limit measured in
 // the same run. A share of 1.00 is the machine's read bandwidth, or its rate of 16-bit integer products.
 //
-//   ops_cpu [--threads N] [--rounds N] [--isa NAME]
+//   ops_cpu [--threads N] [--rounds N] [--isa NAME] [--only matmul|attention]
 //
 // With one thread, times are CPU times of that thread, so that other programs on the machine hardly matter.
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "calibration/compute.h"
 #include "calibration/machine.h"
 #include "calibration/memory.h"
+#include "device/cpu/cpu_slabs.h"
 #include "device/cpu/cpu_stream.h"
 #include "ops/cpu/cpu_ops.h"
 
@@ -208,8 +209,10 @@ class AttentionStep {
       }
     }
     const int64_t entry = kKvHeads * kHeadDim * 2, page = entry * kBlockSize;
-    slabs_.assign((ids.size() + 1) * static_cast<size_t>(2 * page * kLayers), f32_to_f16(0.125f));
-    layer_ = {reinterpret_cast<std::byte*>(slabs_.data()),
+    const int64_t stride = 2 * page * kLayers, live = stride * static_cast<int64_t>(ids.size());
+    slabs_ = device::cpu::create_cpu_slabs({stride, static_cast<int64_t>(ids.size()) + 1}).value();
+    std::fill_n(reinterpret_cast<uint16_t*>(slabs_->base() + stride), live / 2, f32_to_f16(0.125f));
+    layer_ = {slabs_->base(),
               {2 * page * kLayers, 0, entry, kBlockSize},
               {2 * page * kLayers, page, entry, kBlockSize},
               kKvHeads,
@@ -264,7 +267,7 @@ class AttentionStep {
   kv::NumValidTokens valid_tokens_;
   std::vector<kv::BlockId> table_;
   std::vector<int32_t> width_, first_, first_visible_, row_index_, seq_len_, token_row_, positions_;
-  std::vector<uint16_t> slabs_;
+  std::unique_ptr<device::SlabMemory> slabs_;
   KvLayer layer_;
   kv::GroupView view_;
   std::vector<float> q_, out_;
@@ -285,7 +288,7 @@ void bench_attention(const Setup& s) {
 
 int run(int argc, char** argv) {
   int threads = device::cpu::default_num_threads(), rounds = 7;
-  std::string isa(cpu::fastest_table()->isa);
+  std::string isa(cpu::fastest_table()->isa), only;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const char* value = i + 1 < argc ? argv[++i] : "";
@@ -293,10 +296,12 @@ int run(int argc, char** argv) {
       threads = std::max(1, std::atoi(value));
     } else if (arg == "--rounds") {
       rounds = std::max(1, std::atoi(value));
+    } else if (arg == "--only") {
+      only = value;
     } else if (arg == "--isa") {
       isa = value;
     } else {
-      fmt::print(stderr, "usage: ops_cpu [--threads N] [--rounds N] [--isa NAME]\n");
+      fmt::print(stderr, "usage: ops_cpu [--threads N] [--rounds N] [--isa NAME] [--only matmul|attention]\n");
       return 2;
     }
   }
@@ -317,8 +322,8 @@ int run(int argc, char** argv) {
              threads, machine.load, limits.bytes_per_s / 1e9, limits.macs_per_s / 1e9);
   device::cpu::ThreadPool pool(threads);
   const Setup setup{ops, &pool, threads, rounds, limits};
-  bench_matmul(setup);
-  bench_attention(setup);
+  if (only != "attention") bench_matmul(setup);
+  if (only != "matmul") bench_attention(setup);
   return 0;
 }
 

@@ -38,8 +38,8 @@ class Attention {
     const int most = std::min(kMaxQueries / group_, kMaxQueryFloats / floats);
     const int64_t fair = int64_t{p_.q.rows} * kv_heads_ / (4 * worker.count());
     const int64_t tokens = is_decode() ? 1 : std::clamp<int64_t>(fair, 1, most);
-    const bool enough = p_.view.num_valid_tokens->value() >= 2 * worker.count();
-    const int32_t heads = is_decode() && enough ? std::clamp(kMaxQueryFloats / floats, 1, kv_heads_) : 1;
+    const bool enough = worker.count() == 1 || p_.view.num_valid_tokens->value() >= 2 * worker.count();
+    const int32_t heads = is_decode() && enough ? heads_at_once() : 1;
     const int64_t tiles = ceil_div<int64_t>(p_.q.rows, tokens), head_items = ceil_div(kv_heads_, heads);
     worker.parallel_for(tiles * head_items, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -49,6 +49,12 @@ class Attention {
                        {head, std::min(head + heads, kv_heads_)});
       }
     });
+  }
+
+  // How many KV heads of one token fit into a tile.
+  int32_t heads_at_once() const {
+    const int floats = group_ * static_cast<int>(round_up(hd_, 16));
+    return std::clamp(std::min(kMaxQueries / group_, kMaxQueryFloats / floats), 1, kv_heads_);
   }
 
   // Does a row bring about one token?
@@ -79,27 +85,23 @@ class Attention {
       first = std::min(first, range.begin);
       last = std::max(last, range.end);
     }
-    // [KV head][query], and [KV head][query][padded head]: at most kMaxQueryFloats, see run_tiles.
-    Running state[kMaxQueryFloats / 16], next[kMaxQueries];
+    // [KV head][query], and [KV head][query][padded head].
+    Running state[kMaxQueries], next[kMaxQueries];
     alignas(64) float a[kMaxQueryFloats], next_a[kMaxQueryFloats];
-    const int queries = static_cast<int>(end - begin) * group_, padded = static_cast<int>(round_up(hd_, 16));
-    for (int i = 0; i < (heads.end - heads.begin) * queries; ++i) state[i] = {-__builtin_inff(), 0.0f};
-    for (int32_t s = first / kSplit * kSplit; s < last; s += kSplit) {
-      for (int32_t h = heads.begin; h < heads.end; ++h) {
-        AttentionTile<V> tile(source(row, h), hd_);
-        for (int64_t t = begin; t < end; ++t) add_token(tile, row, t, h);
-        tile.run_split(s, next, next_a);
-        for (int i = 0; i < queries; ++i) {
-          const int at = (h - heads.begin) * queries + i;
-          merge_split<V>(state[at], a + at * padded, next[i], next_a + i * padded, padded);
-        }
-      }
-    }
+    const int queries = static_cast<int>(end - begin) * group_, all = (heads.end - heads.begin) * queries;
+    const int padded = static_cast<int>(round_up(hd_, 16));
+    AttentionTile<V> tile(source(row, heads.begin), hd_, heads.end - heads.begin);
     for (int32_t h = heads.begin; h < heads.end; ++h) {
-      for (int i = 0; i < queries; ++i) {
-        const int at = (h - heads.begin) * queries + i;
-        finish_query<V>(state[at], a + at * padded, hd_, out_head(begin + i / group_, h, i % group_));
-      }
+      for (int64_t t = begin; t < end; ++t) add_token(tile, row, t, h);
+    }
+    for (int i = 0; i < all; ++i) state[i] = {-__builtin_inff(), 0.0f};
+    for (int32_t s = first / kSplit * kSplit; s < last; s += kSplit) {
+      tile.run_split(s, next, next_a);
+      for (int i = 0; i < all; ++i) merge_split<V>(state[i], a + i * padded, next[i], next_a + i * padded, padded);
+    }
+    for (int i = 0; i < all; ++i) {
+      const int32_t h = heads.begin + i / queries;
+      finish_query<V>(state[i], a + i * padded, hd_, out_head(begin + i % queries / group_, h, i % group_));
     }
   }
 
@@ -123,7 +125,9 @@ class Attention {
   void run_shared(Worker& worker, int32_t splits) const {
     worker.parallel_for(int64_t{p_.view.num_valid_tokens->value()} * splits, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        for (int32_t h = 0; h < kv_heads_; ++h) share(i / splits, h, static_cast<int32_t>(i % splits), splits);
+        for (int32_t h = 0; h < kv_heads_; h += heads_at_once()) {
+          share(i / splits, {h, std::min(h + heads_at_once(), kv_heads_)}, static_cast<int32_t>(i % splits), splits);
+        }
       }
     });
     worker.barrier();
@@ -137,21 +141,22 @@ class Attention {
     return static_cast<float*>(p_.scratch) + index * partial_floats(round_up(hd_, 16));
   }
 
-  void share(int64_t t, int32_t kv_head, int32_t split, int32_t splits) const {
+  void share(int64_t t, Heads heads, int32_t split, int32_t splits) const {
     const int32_t row = p_.view.token_row[t];
     if (!row_is_live(p_.view, row)) return;
-    AttentionTile<V> tile(source(row, kv_head), hd_);
-    const VisibleRange range = add_token(tile, row, t, kv_head);
+    AttentionTile<V> tile(source(row, heads.begin), hd_, heads.end - heads.begin);
+    VisibleRange range;
+    for (int32_t h = heads.begin; h < heads.end; ++h) range = add_token(tile, row, t, h);
     const int32_t s0 = (range.begin / kSplit + split) * kSplit;
     if (s0 >= range.end) return;
-    Running state[kMaxHeadsPerKv];
+    Running state[kMaxQueries];
     alignas(64) float a[kMaxQueryFloats];
     tile.run_split(s0, state, a);
-    for (int g = 0; g < group_; ++g) {
-      float* out = partial(t, kv_head, g, split, splits);
-      out[0] = state[g].m;
-      out[1] = state[g].l;
-      __builtin_memcpy(out + kPartialHeader, a + g * tile.padded(), sizeof(float) * static_cast<size_t>(tile.padded()));
+    for (int i = 0; i < (heads.end - heads.begin) * group_; ++i) {
+      float* out = partial(t, heads.begin + i / group_, i % group_, split, splits);
+      out[0] = state[i].m;
+      out[1] = state[i].l;
+      __builtin_memcpy(out + kPartialHeader, a + i * tile.padded(), sizeof(float) * static_cast<size_t>(tile.padded()));
     }
   }
 

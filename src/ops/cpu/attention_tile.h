@@ -1,17 +1,17 @@
-// A tile of queries of one row and one KV head, over one split of positions (attention_order.h).
+// A tile of queries of one row and some KV heads, over one split of positions (attention_order.h).
 // Include between BZ_ISA_*_BEGIN and BZ_ISA_END, after vec.h.
 #pragma once
 
 namespace bz::ops::cpu {
 
-// Where the keys of one (row, KV head) are. Only kv/slot.h says where a block is (PAD-2).
+// Where the keys of one row are, from one KV head on. Only kv/slot.h says where a block is (PAD-2).
 struct KeySource {
   const kv::GroupView* view;
   const KvLayer* layer;
   kv::RowId row;
   int64_t head_offset;  // bytes inside an entry
 
-  // The first byte of this head's key (value) at `pos`; nullptr for a null block.
+  // The first byte of that head's key (value) at `pos`; nullptr for a null block.
   const std::byte* entry(const kv::PageView& page, int32_t pos) const {
     const kv::SlotId slot = kv::slot_of(*view, row, pos);
     if (slot == kv::kPadSlot) return nullptr;
@@ -28,13 +28,16 @@ struct Running {
 template <class V>
 class AttentionTile {
  public:
-  AttentionTile(const KeySource& source, int32_t head_dim)
-      : source_(source), head_dim_(head_dim), padded_((head_dim + 15) / 16 * 16) {}
+  AttentionTile(const KeySource& source, int32_t head_dim, int num_heads)
+      : source_(source),
+        head_dim_(head_dim),
+        head_bytes_(head_dim * kv_element_bytes(source.layer->dtype)),
+        padded_((head_dim + 15) / 16 * 16),
+        num_heads_(num_heads) {}
 
   int padded() const { return padded_; }
-  int num_queries() const { return num_queries_; }
 
-  // Adds a query: `q` [head_dim], scaled to base-2 logarithms.
+  // Adds a query: `q` [head_dim], scaled to base-2 logarithms. All of the first KV head, then as many of the next.
   void add_query(const float* q, float factor, VisibleRange range) {
     float* dst = q_ + num_queries_ * padded_;
     for (int i = 0; i < padded_; i += 16) {
@@ -52,22 +55,38 @@ class AttentionTile {
     }
     begin = std::max(begin, s0);
     end = std::min(end, s0 + kSplit);
-    for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
-      present_[(t - s0) / kKeyTile] = convert(source_.layer->k, t, begin, end);
-      score(t - s0);
+    const kv::PageView &keys = source_.layer->k, &values = source_.layer->v;
+    const int32_t first = begin / kKeyTile * kKeyTile;
+    for (int32_t t = first; t < end; t += kKeyTile) {
+      const Ahead ahead = t + kKeyTile < end ? Ahead{&keys, t + kKeyTile} : Ahead{&values, first};
+      for (int h = 0; h < num_heads_; ++h) {
+        present_[(t - s0) / kKeyTile] = convert(keys, h, t, begin, end, ahead);
+        score(h, t - s0);
+      }
     }
     for (int i = 0; i < num_queries_; ++i) state[i] = softmax(i, s0, begin, end);
     __builtin_memset(a, 0, sizeof(float) * static_cast<size_t>(num_queries_ * padded_));
-    for (int32_t t = begin / kKeyTile * kKeyTile; t < end; t += kKeyTile) {
-      convert(source_.layer->v, t, begin, end);
-      add_values(t, s0, a);
+    for (int32_t t = first; t < end; t += kKeyTile) {
+      const Ahead ahead{t + kKeyTile < end ? &values : &keys, t + kKeyTile};
+      for (int h = 0; h < num_heads_; ++h) {
+        convert(values, h, t, begin, end, ahead);
+        add_values(h, t, s0, a);
+      }
     }
   }
 
  private:
-  // tile_[k] = key (or value) t + k as f32, zeros where there is none. Returns which are there. Goes through the blocks
-  // that hold [t, t + kKeyTile), a run of consecutive entries each.
-  uint32_t convert(const kv::PageView& page, int32_t t, int32_t begin, int32_t end) {
+  // The tile that is converted after this one: keys or values of all heads, from position t on.
+  struct Ahead {
+    const kv::PageView* page;
+    int32_t t;
+  };
+
+  int queries_per_head() const { return num_queries_ / num_heads_; }
+
+  // tile_[k] = key (or value) t + k of head h as f32, zeros where there is none. Returns which are there. Goes through
+  // the blocks that hold [t, t + kKeyTile), a run of consecutive entries each.
+  uint32_t convert(const kv::PageView& page, int h, int32_t t, int32_t begin, int32_t end, Ahead ahead) {
     const int32_t first = std::max(t, begin), last = std::min(t + kKeyTile, end);
     zero(0, first - t);
     zero(last - t, kKeyTile);
@@ -79,35 +98,52 @@ class AttentionTile {
         zero(pos - t, next - t);
         continue;
       }
-      if (&page == &source_.layer->k) {
-        prefetch(source_.entry(page, pos + kKeyTile), page, next - pos);
-        prefetch(entry + (source_.layer->v.offset - page.offset), page, next - pos);
-      }
-      convert_run(entry, page.entry_bytes, next - pos, tile_ + (pos - t) * padded_);
+      Prefetch prefetch(source_.entry(*ahead.page, ahead.t + (pos - t)), ahead.page->entry_bytes, h * (next - pos),
+                        *this);
+      convert_run(entry + h * head_bytes_, page.entry_bytes, next - pos, tile_ + (pos - t) * padded_, prefetch);
       present |= (0xffffffffu >> (32 - (next - pos))) << (pos - t);
     }
     return present;
   }
+
+  // Asks for what comes next while this is converted, a head's bytes at a time: of prefetches in one burst the hardware
+  // drops most. `run` holds the heads of consecutive entries; each head's conversion asks for its share of them, in
+  // the order of memory. Only a hint, so it does not matter what lies there.
+  class Prefetch {
+   public:
+    Prefetch(const std::byte* run, int64_t entry_bytes, int heads_before, const AttentionTile& tile) {
+      if (run == nullptr) return;
+      bytes_ = tile.head_bytes_;
+      num_heads_ = tile.num_heads_;
+      left_ = num_heads_ - heads_before % num_heads_;
+      gap_ = entry_bytes - num_heads_ * bytes_;
+      at_ = run + heads_before / num_heads_ * entry_bytes + heads_before % num_heads_ * bytes_;
+    }
+    void one_head() {
+      for (int i = 0; i < bytes_; i += 64) __builtin_prefetch(at_ + i);
+      at_ += bytes_;
+      if (--left_ > 0) return;
+      left_ = num_heads_;
+      at_ += gap_;
+    }
+
+   private:
+    const std::byte* at_ = nullptr;
+    int bytes_ = 0;
+    int num_heads_ = 1, left_ = 1;  // in an entry: all, and those still to ask for
+    int64_t gap_ = 0;               // from the last of an entry to the first of the next
+  };
 
   void zero(int from, int to) {
     if (from < to)
       __builtin_memset(tile_ + from * padded_, 0, sizeof(float) * static_cast<size_t>((to - from) * padded_));
   }
 
-  // This head of `count` entries. Entries of one head lie apart, too far for the hardware to see a stream: keys are
-  // asked for one tile ahead, values with their keys. Only a hint, so it does not matter what lies there.
-  void prefetch(const std::byte* head, const kv::PageView& page, int count) const {
-    if (head == nullptr) return;
-    const int bytes = head_dim_ * kv_element_bytes(source_.layer->dtype);
-    for (int e = 0; e < count; ++e, head += page.entry_bytes) {
-      for (int i = 0; i < bytes; i += 64) __builtin_prefetch(head + i);
-    }
-  }
-
-  void convert_run(const std::byte* entry, int64_t entry_bytes, int count, float* dst) const {
+  void convert_run(const std::byte* entry, int64_t entry_bytes, int count, float* dst, Prefetch& prefetch) const {
     const DType dtype = source_.layer->dtype;
     const int whole = dtype == DType::kF32 ? 0 : head_dim_ / 16 * 16;
     for (int e = 0; e < count; ++e, entry += entry_bytes, dst += padded_) {
+      prefetch.one_head();
       if (dtype == DType::kF16) {
         for (int i = 0; i < whole; i += 16) V::store(dst + i, V::load_f16(entry + i * 2));
       } else {
@@ -119,9 +155,9 @@ class AttentionTile {
     }
   }
 
-  // scores_ of all queries against the keys in tile_, which start `offset` into the split.
-  void score(int offset) {
-    for (int i = 0; i < num_queries_; ++i) {
+  // scores_ of the queries of head h against the keys in tile_, which start `offset` into the split.
+  void score(int h, int offset) {
+    for (int i = h * queries_per_head(); i < (h + 1) * queries_per_head(); ++i) {
       for (int g = 0; g < kKeyTile; g += 16) {
         V::store(scores_[i] + offset + g, V::dot_each(q_ + i * padded_, tile_ + g * padded_, padded_, padded_ / 16));
       }
@@ -158,12 +194,13 @@ class AttentionTile {
     return {m, V::sum(sum)};
   }
 
-  // a += p * value over the keys in tile_, which start at position t.
-  void add_values(int32_t t, int32_t s0, float* a) {
-    for (int i = 0; i < num_queries_;) {
+  // a += p * value of head h over the keys in tile_, which start at position t.
+  void add_values(int h, int32_t t, int32_t s0, float* a) {
+    const int end = (h + 1) * queries_per_head();
+    for (int i = h * queries_per_head(); i < end;) {
       const VisibleRange range = in_tile(i, t);
       int n = 1;
-      while (n < V::kValueQueries && i + n < num_queries_ && in_tile(i + n, t).begin == range.begin &&
+      while (n < V::kValueQueries && i + n < end && in_tile(i + n, t).begin == range.begin &&
              in_tile(i + n, t).end == range.end) {
         ++n;
       }
@@ -214,7 +251,9 @@ class AttentionTile {
 
   const KeySource source_;
   const int head_dim_;
+  const int head_bytes_;
   const int padded_;
+  const int num_heads_;  // KV heads
   int num_queries_ = 0;
   VisibleRange range_[kMaxQueries];
   uint32_t present_[kSplit / kKeyTile];
