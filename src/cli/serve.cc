@@ -128,6 +128,10 @@ Status run_serve(const server::ServerOptions& options, const std::function<Resul
   server->attach(served.backend);
   io.loaded();
   const engine::EngineInfo& info = served.backend.engine->info();
+  if (info.max_request_tokens < info.max_model_len) {
+    log::warn("the cache holds {} tokens of a request, the context is {}; raise --kv-cache-bytes for longer ones",
+              info.max_request_tokens, info.max_model_len);
+  }
   log::info("serving {} (context {}) at http://{}:{}/ and /v1", info.model_name, info.max_model_len, options.http.host,
             server->port());
   const server::HttpOutcome outcome = io.join();

@@ -51,6 +51,7 @@ struct EngineInfo {
   int32_t max_model_len = 0;  // prompt and output together
   int32_t vocab_size = 0;
   int32_t max_num_seqs = 0;
+  int32_t max_request_tokens = INT32_MAX;  // that the cache holds of one request, if less than max_model_len
 };
 
 // The interface front ends use; servers and tests may put another implementation behind it.

@@ -205,7 +205,8 @@ Status LoadedModel::warm_up(const Progress& progress) {
 }
 
 EngineInfo LoadedModel::info() const {
-  return {plan_.name, plan_.max_model_len, plan_.config.vocab_size, plan_.options.max_num_seqs};
+  return {plan_.name, plan_.max_model_len, plan_.config.vocab_size, plan_.options.max_num_seqs,
+          core_->scheduler().max_request_tokens()};
 }
 
 }  // namespace bz::engine

@@ -1,4 +1,4 @@
-// Scheduler::check(): could this request ever run?
+// Scheduler::check(): could this request ever run? And max_request_tokens(), what it is about.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -95,15 +95,27 @@ Status Scheduler::check(const Request& r) const {
   BZ_TRY(check_sampling(r.sampling));
   BZ_TRY(check_logit_bias(r.sampling.logit_bias, config_.vocab_size));
   const int32_t blocks = cache_.num_blocks_for(static_cast<int32_t>(prompt) + r.max_tokens);
-  if (blocks > cache_.num_usable_blocks()) {
-    return Status(
-        StatusCode::kResourceExhausted,
-        fmt::format("{} tokens need {} cache blocks, the cache has {}: lower max_tokens or start with a larger "
-                    "--kv-cache-bytes",
-                    prompt + r.max_tokens, blocks, cache_.num_usable_blocks()),
-        "max_tokens");
+  if (blocks <= cache_.num_usable_blocks()) return ok_status();
+  const bool too_long = prompt + 1 > max_request_tokens();
+  return Status(StatusCode::kResourceExhausted,
+                fmt::format("{} tokens need {} cache blocks, the cache has {}: {} or start with a larger "
+                            "--kv-cache-bytes",
+                            prompt + r.max_tokens, blocks, cache_.num_usable_blocks(),
+                            too_long ? "shorten the prompt" : "lower max_tokens"),
+                too_long ? "prompt" : "max_tokens");
+}
+
+int32_t Scheduler::max_request_tokens() const {
+  int32_t fits = 0, most = config_.max_model_len;
+  while (fits < most) {
+    const int32_t middle = most - (most - fits) / 2;
+    if (cache_.num_blocks_for(middle) <= cache_.num_usable_blocks()) {
+      fits = middle;
+    } else {
+      most = middle - 1;
+    }
   }
-  return ok_status();
+  return fits;
 }
 
 }  // namespace bz::engine

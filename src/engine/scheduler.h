@@ -42,6 +42,8 @@ class Scheduler {
 
   // Could this request ever run? Checks it against the model's and the cache's size.
   Status check(const Request& request) const;
+  // The longest request that check() admits, prompt and output together: the cache may hold less than the context.
+  int32_t max_request_tokens() const;
   // A request of several choices takes as many ids, from `id` on. REQUIRES: check() said ok.
   void add(RequestId id, Request request, std::shared_ptr<Sink> sink);
   // Ends a request (client gone). Its blocks are released by the next plan (ENG-2). False: no such request.

@@ -440,7 +440,10 @@ TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndNamesTheField) {
   const Status too_large = scheduler_->check(request(20, 13));
   EXPECT_EQ(too_large.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(too_large.message(), testing::HasSubstr("--kv-cache-bytes"));
+  EXPECT_EQ(too_large.param(), "max_tokens");
   EXPECT_TRUE(scheduler_->check(request(20, 12)).ok());
+  EXPECT_EQ(scheduler_->max_request_tokens(), 32);
+  EXPECT_EQ(scheduler_->check(request(32, 1)).param(), "prompt");
   Request bad = request(3, 3);
   const auto expect_bad = [&](const char* field, auto change) {
     Request changed = bad;

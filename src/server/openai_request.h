@@ -19,6 +19,7 @@ namespace bz::server {
 struct RequestLimits {
   int32_t max_model_len = 0;
   int32_t vocab_size = 0;
+  int32_t max_request_tokens = INT32_MAX;  // that the cache holds
 };
 
 inline constexpr size_t kMaxPrompts = 128;    // of one request

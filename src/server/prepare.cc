@@ -8,6 +8,8 @@ namespace {
 // before seconds go into tokenising it.
 constexpr int64_t kMaxTokenBytes = 256;
 
+constexpr int64_t kDefaultCompletionTokens = 16;  // OpenAI's
+
 Status too_long(const char* field, int64_t num_tokens, const RequestLimits& limits, std::string_view unit) {
   return invalid_field(field, "{} has {} {}; the limit is {} tokens, prompt and answer together", field, num_tokens,
                        unit, limits.max_model_len);
@@ -48,7 +50,11 @@ Result<std::vector<std::vector<int32_t>>> tokenise(const Backend& backend, const
 Result<int32_t> settle_max_tokens(const GenerationRequest& r, int64_t prompt_tokens, const RequestLimits& limits) {
   const int64_t left = limits.max_model_len - prompt_tokens;
   if (left < 1) return too_long(r.chat ? "messages" : "prompt", prompt_tokens, limits, "tokens");
-  if (!r.max_tokens) return static_cast<int32_t>(r.chat ? left : std::min<int64_t>(left, 16));
+  if (!r.max_tokens) {
+    // As many as fit the cache too: a client that gives no number asks for no particular one.
+    const int64_t cached = std::max<int64_t>(limits.max_request_tokens - prompt_tokens, 1);
+    return static_cast<int32_t>(std::min({left, cached, r.chat ? left : kDefaultCompletionTokens}));
+  }
   if (*r.max_tokens <= left) return *r.max_tokens;
   return invalid_field(r.max_tokens_field,
                        "{} is {}, but the prompt's {} tokens leave {} of the {} that prompt and answer have together",

@@ -28,7 +28,10 @@ struct Services {
   int64_t started = 0;     // seconds since 1970
   std::string engine_failure;
 
-  RequestLimits limits() const { return {backend->engine->info().max_model_len, backend->engine->info().vocab_size}; }
+  RequestLimits limits() const {
+    const engine::EngineInfo& info = backend->engine->info();
+    return {info.max_model_len, info.vocab_size, info.max_request_tokens};
+  }
   // A response's id: unguessable is not needed, unique is.
   std::string new_id(std::string_view prefix) { return fmt::format("{}{:016x}{:08x}", prefix, random(), ++ids_); }
   uint64_t new_seed() { return options.seed ? next_seed++ : random(); }

@@ -300,6 +300,19 @@ class Lives(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(PATIENCE), 0)
 
+    def test_a_cache_smaller_than_the_context_still_chats(self):
+        server = self.start("--kv-cache-bytes", "6M", "--max-model-len", "1024")
+        self.assertIn("the cache holds", server.read_log())
+        status, answer = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}],
+                                                              "ignore_eos": True})
+        self.assertEqual(status, 200, answer)
+        whole = answer["usage"]["total_tokens"]
+        self.assertLess(whole, 1024)
+        for tokens, param in ((whole - 9, "max_tokens"), (whole, "prompt")):
+            status, answer = server.post("/v1/completions", {"prompt": [100] * tokens, "max_tokens": 10})
+            self.assertEqual((status, answer["error"]["param"]), (400, param))
+            self.assertIn("--kv-cache-bytes", answer["error"]["message"])
+
     def test_api_keys(self):
         server = self.start("--api-key", "secret")
         self.assertEqual(server.post("/v1/completions", PARIS)[0], 401)
