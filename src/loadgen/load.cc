@@ -163,9 +163,11 @@ class Load {
     }
     asio::steady_timer deadline(
         io_, std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(target_.timeout_seconds)));
-    deadline.async_wait([&socket](error_code cancelled) {
+    // It may be over when the answer is: then it is on its way and no longer to be cancelled.
+    const auto waits = std::make_shared<bool>(true);
+    deadline.async_wait([&socket, waits](error_code cancelled) {
       error_code ignored;
-      if (!cancelled) socket.close(ignored);
+      if (!cancelled && *waits) socket.close(ignored);
     });
     StreamTimer timer(Clock::now());
     const std::string request =
@@ -175,6 +177,7 @@ class Load {
     std::string refusal;
     if (!ec) co_await read(socket, response, timer, refusal);
     deadline.cancel();
+    *waits = false;
     result = timer.finish();
     if (ec || response.state() != ResponseReader::State::kDone) {
       result.error = "the connection was lost, or the answer took too long";
