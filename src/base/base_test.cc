@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/half.h"
+#include "base/log.h"
 #include "base/math.h"
 #include "base/status.h"
 #include "base/strong_id.h"
@@ -80,6 +81,12 @@ TEST(Status, PropagatesTheFirstError) {
   EXPECT_EQ(quarter_of(6).status().message(), "3 is odd");
   EXPECT_EQ(quarter_of(6).status().exit_code(), 2);
   EXPECT_EQ(internal_error("x").exit_code(), 1);
+}
+
+TEST(Log, AMessageIsOneLineWhateverItNames) {
+  testing::internal::CaptureStderr();
+  log::error("{}: no such file", "a\nb\x1b[31m\x7f \xc3\xa4");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "blockzero: error: a\\nb\\x1b[31m\\x7f \xc3\xa4: no such file\n");
 }
 
 TEST(CheckDeathTest, PrintsBothValues) { EXPECT_DEATH(BZ_CHECK_EQ(1 + 1, 3), "2 vs 3"); }

@@ -36,6 +36,22 @@ std::string json_escaped(std::string_view s) {
   return out;
 }
 
+// A line stays one line, and leaves the terminal alone, whatever a file's name or a model's metadata holds.
+std::string printable(std::string_view s) {
+  std::string out;
+  for (const char c : s) {
+    const auto u = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (u < 0x20 || u == 0x7f) {
+      out += fmt::format("\\x{:02x}", u);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void set_level(Level level) { g_level = level; }
@@ -49,9 +65,9 @@ void write(Level level, std::string_view message) {
     line = fmt::format("{{\"ts\":{:.3f},\"level\":\"{}\",\"msg\":\"{}\"}}\n", now, level_name(level),
                        json_escaped(message));
   } else if (level == Level::kInfo) {
-    line = fmt::format("blockzero: {}\n", message);
+    line = fmt::format("blockzero: {}\n", printable(message));
   } else {
-    line = fmt::format("blockzero: {}: {}\n", level_name(level), message);
+    line = fmt::format("blockzero: {}: {}\n", level_name(level), printable(message));
   }
   std::fwrite(line.data(), 1, line.size(), stderr);  // one call: lines of several threads do not mix
 }
