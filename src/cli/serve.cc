@@ -115,6 +115,9 @@ std::string origin_fault(const std::string& text) {
   return fmt::format("'{}' is no origin; use one such as https://app.example:8443 (no path), or *", text);
 }
 
+// An IPv6 address is bracketed in a URL.
+std::string url_host(const std::string& host) { return host.find(':') == std::string::npos ? host : "[" + host + "]"; }
+
 std::chrono::milliseconds to_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
@@ -132,8 +135,8 @@ Status run_serve(const server::ServerOptions& options, const std::function<Resul
     log::warn("the cache holds {} tokens of a request, the context is {}; raise --kv-cache-bytes for longer ones",
               info.max_request_tokens, info.max_model_len);
   }
-  log::info("serving {} (context {}) at http://{}:{}/ and /v1", info.model_name, info.max_model_len, options.http.host,
-            server->port());
+  log::info("serving {} (context {}) at http://{}:{}/ and /v1", info.model_name, info.max_model_len,
+            url_host(options.http.host), server->port());
   const server::HttpOutcome outcome = io.join();
   if (!server->engine_failure().empty()) return internal_error("the engine stopped: {}", server->engine_failure());
   if (outcome == server::HttpOutcome::kCutOff) log::warn("the time for running answers is over; some were cut off");
