@@ -24,7 +24,7 @@ struct EngineStats {
   int64_t requests_failed = 0;
   int64_t requests_preempted = 0;
   int64_t requests_forked = 0;                   // choices that began as a copy of another one's prompt
-  int64_t prompt_tokens = 0;                     // computed
+  int64_t prompt_tokens = 0;                     // computed, not taken from the prefix cache
   int64_t generation_tokens = 0;                 // sampled
   int64_t prefix_query_tokens = 0;               // looked for in the prefix cache at admission
   int64_t prefix_hit_tokens = 0;                 // found

@@ -81,17 +81,27 @@ void Scheduler::fetch_ahead(const StepPlan& plan, size_t i) const {
   }
 }
 
+namespace {
+
+// Of the row's tokens in this step. max_seq_len may be too much for a row behind its prompt, and has none either way.
+int32_t prompt_tokens_of(const PlanRow& row, const RequestState& s) {
+  const int32_t begin = row.max_seq_len - row.query_len;
+  return std::max(0, std::min(static_cast<int32_t>(s.request.prompt.size()), row.max_seq_len) - begin);
+}
+
+}  // namespace
+
 void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results,
                         std::span<const int32_t> logits_ends, std::span<const ops::LogprobResult> logprobs) {
   const auto per_row = static_cast<size_t>(1 + cache_.config().num_spec);
   BZ_CHECK_GE(results.size(), plan.rows.size() * per_row);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
-    if (row.query_len > 1 && row.num_samples <= 1) counters_.prompt_tokens += row.query_len;
     fetch_ahead(plan, i);
     RequestState* const found = state_of(row);
     if (found == nullptr) continue;  // ended meanwhile: a surplus token
     RequestState& s = *found;
+    counters_.prompt_tokens += prompt_tokens_of(row, s);
     const auto samples = results.subspan(i * per_row, per_row);
     const int32_t num_new = num_sampled(samples);
     if (row.num_samples > 1) count_drafts(samples, num_new);

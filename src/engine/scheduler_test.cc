@@ -431,6 +431,14 @@ TEST_F(SchedulerTest, WhenTheFirstChoiceLeavesTheNextOneComputesThePrompt) {
   EXPECT_EQ(scheduler_->counters().forked, 1);
 }
 
+TEST_F(SchedulerTest, EveryPromptTokenIsCountedAlsoOneThatComesAlone) {
+  make({.tokens = 4});
+  add(1, 1, 3);
+  add(2, 9, 2);
+  run_to_end();
+  EXPECT_EQ(scheduler_->counters().prompt_tokens, 10);
+}
+
 TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndNamesTheField) {
   make({.blocks = 9});  // 32 tokens
   EXPECT_EQ(scheduler_->check(request(0, 5)).param(), "prompt");
