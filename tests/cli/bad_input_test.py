@@ -128,7 +128,8 @@ class BadInput(unittest.TestCase):
         path = os.path.join(self.folder.name, "fifo.gguf")
         os.mkfifo(path)
         self.refused_by_all(path, "not a regular file")
-        for command in (["inspect", path], ["replay", path], ["bench", "engine", path, "--random"]):
+        for command in (["inspect", path], ["replay", path], ["bench", "engine", path, "--random"],
+                        ["serve", self.good, "--port", "0", "--access-log", path]):  # without a reader
             self.refused(*command, says=["fifo.gguf"])
 
     def test_a_full_disk_is_no_success(self):

@@ -300,6 +300,12 @@ class Lives(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(PATIENCE), 0)
 
+    def test_an_access_log_on_a_full_disk_is_said_once(self):
+        server = self.start("--access-log", "/dev/full")
+        self.assertEqual([server.get("/health")[0] for _ in range(3)], [200, 200, 200])
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(server.read_log().count("warning: --access-log /dev/full: No space left"), 1)
+
     def test_a_cache_smaller_than_the_context_still_chats(self):
         server = self.start("--kv-cache-bytes", "6M", "--max-model-len", "1024")
         self.assertIn("the cache holds", server.read_log())
