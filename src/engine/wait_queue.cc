@@ -1,7 +1,6 @@
 #include "engine/wait_queue.h"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -43,12 +42,13 @@ StatePtr WaitQueue::admit(const RequestState& s) {
   return taken;
 }
 
+// Of the clients with a request in the engine; kNobody: there is none.
 int64_t WaitQueue::least_served() const {
-  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t least = kNobody;
   for (const auto& [name, client] : clients_) {
     if (client.requests > 0) least = std::min(least, client.served);
   }
-  return least == std::numeric_limits<int64_t>::max() ? 0 : least;
+  return least;
 }
 
 void WaitQueue::open(RequestState& s) {
@@ -58,7 +58,7 @@ void WaitQueue::open(RequestState& s) {
     sweep_at_ = 2 * clients_.size() + 64;
   }
   FairClient& client = clients_[s.request.client];
-  if (client.requests++ == 0) client.served = std::max(client.served, least);
+  if (client.requests++ == 0 && least != kNobody) client.served = std::max(client.served, least);
   s.client = &client;
 }
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -59,11 +60,12 @@ class WaitQueue {
   int64_t level(const RequestState& s) const {
     return s.request.priority - (num_admissions_ - s.arrived_at) / kPatience;
   }
+  static constexpr int64_t kNobody = std::numeric_limits<int64_t>::max();
   int64_t least_served() const;
 
   std::vector<StatePtr> waiting_;
   std::unordered_map<std::string, FairClient> clients_;
-  size_t sweep_at_ = 64;  // clients: then those whose absence changes nothing are forgotten
+  size_t sweep_at_ = 64;  // clients: then those whose absence changes nothing are forgotten, in an empty engine all
   int64_t num_admissions_ = 0;
   int64_t last_order_ = 0;
   int64_t first_order_ = 0;  // preempted ones, the last one first

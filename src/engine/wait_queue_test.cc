@@ -122,11 +122,22 @@ TEST_F(WaitQueueTest, NobodyWaitsForEver) {
   EXPECT_GT(turns, 100);  // and is made to wait
 }
 
-// Clients that come once and go do not stay in the books.
-TEST_F(WaitQueueTest, ForgetsClientsThatChangeNothing) {
+// Clients that come once and go do not stay in the books, whether others are there or not.
+TEST_F(WaitQueueTest, ForgetsVisitorsThatCameOneByOne) {
   for (int i = 0; i < 10000; ++i) {
     add("visitor" + std::to_string(i));
-    serve(0);
+    serve(10 + i % 7);
+  }
+  EXPECT_LE(queue_.num_clients(), 200u);
+}
+
+TEST_F(WaitQueueTest, ForgetsVisitorsThatCameBesideOthers) {
+  add("steady");
+  const StatePtr steady = admit();
+  for (int i = 0; i < 10000; ++i) {
+    add("visitor" + std::to_string(i));
+    serve(10 + i % 7);
+    WaitQueue::charge(*steady, 10);
   }
   EXPECT_LE(queue_.num_clients(), 200u);
 }
