@@ -23,17 +23,10 @@ void append(std::string& out, fmt::format_string<Args...> format, Args&&... args
 
 void append_number(std::string& out, float logprob) { append(out, "{}", std::max(logprob, kLowest)); }
 
-// Characters of the JSON string that a token becomes.
-int64_t num_characters(std::string_view json) {
-  const auto starts = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
-  int64_t count = -2;  // its quotes
-  for (size_t i = 0; i < json.size(); ++i) {
-    if (!starts(json[i])) continue;
-    ++count;
-    if (json[i] != '\\') continue;
-    i += json[i + 1] == 'u' ? 5 : 1;
-  }
-  return count;
+// Characters that begin in these bytes: of the tokens that make one together, the first counts it.
+int64_t num_characters(std::string_view bytes) {
+  return std::count_if(bytes.begin(), bytes.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 // {token: logprob}: the alternatives and the token itself.
@@ -84,8 +77,8 @@ void append_completion_logprobs(std::string& out, const Tokenizer& tokenizer, st
   std::string offsets;
   out += "{\"tokens\":";
   append_list(out, tokens, [&](const TokenLogprobs& t) {
-    const std::string text = json_string(tokenizer.token_bytes(t.token));
-    out += text;
+    const std::string_view text = tokenizer.token_bytes(t.token);
+    append_json_string(out, text);
     append(offsets, "{}{}", offsets.empty() ? "" : ",", *offset);
     *offset += num_characters(text);
   });

@@ -142,6 +142,15 @@ TEST_F(ServerHttp, LogprobsOfACompletion) {
                         R"("text_offset":[0,1,2]})"));
 }
 
+// They went past the text's end: each part of a character counted as one.
+TEST_F(ServerHttp, OffsetsBehindACharacterOfSeveralTokensAreThoseOfTheText) {
+  RawClient client(s.port);
+  client.post("/v1/completions", R"({"prompt":"\u00e9!\ud83d\ude00?","max_tokens":8,"logprobs":0})");
+  const Json choice = body_of(client.read_answer())["choices"][0];
+  EXPECT_EQ(choice["text"], "\xc3\xa9!\xf0\x9f\x98\x80?");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], Json::parse("[0,1,1,2,3,3,3,3]"));
+}
+
 // The prompt's first token has none; with max_tokens 0 the prompt alone is scored.
 TEST_F(ServerHttp, AnEchoedPromptComesFirstWithItsLogprobs) {
   RawClient client(s.port);
