@@ -16,11 +16,15 @@ def our_speeds(setup: Setup) -> dict:
 
 
 def peer_single(setup: Setup) -> dict[str, float]:
-    """llama-bench: tg128 and pp512 in tokens per second. It warms up by itself."""
-    lines = run([str(setup.peer / "llama-bench"), "-m", str(setup.model), "-t", str(setup.threads),
-                 "-p", "512", "-n", "128", "-r", "1", "-o", "jsonl"]).splitlines()  # fmt: skip
-    results = [json.loads(line) for line in lines if line.startswith("{")]
-    return {f"tg{r['n_gen']}" if r["n_gen"] else f"pp{r['n_prompt']}": r["avg_ts"] for r in results}
+    """llama-bench: tg128, pp512 and tg64_d4096 in tokens per second. It warms up by itself."""
+    speeds = {}
+    for sizes in (["-p", "512", "-n", "128"], ["-p", "0", "-n", "64", "-d", "4096"]):
+        lines = run([str(setup.peer / "llama-bench"), "-m", str(setup.model), "-t", str(setup.threads), *sizes,
+                     "-r", "1", "-o", "jsonl"]).splitlines()  # fmt: skip
+        for r in (json.loads(line) for line in lines if line.startswith("{")):
+            name = f"tg{r['n_gen']}" if r["n_gen"] else f"pp{r['n_prompt']}"
+            speeds[name + (f"_d{r['n_depth']}" if r["n_depth"] else "")] = r["avg_ts"]
+    return speeds
 
 
 def peer_batched(setup: Setup) -> dict[str, float]:

@@ -146,6 +146,7 @@ std::vector<Workload> all_workloads() {
   return {
       {"tg128", [](const Bench& b) { return decode_alone(b, 128); }},
       {"pp512", [](const Bench& b) { return prefill(b, 512); }},
+      {"tg64_d4096", [](const Bench& b) { return decode_batch(b, 1, 4096, 64); }},
       {"batch8", [](const Bench& b) { return decode_batch(b, 8, 128, 64); }},
       {"batch32", [](const Bench& b) { return decode_batch(b, 32, 128, 64); }},
       {"first8", [](const Bench& b) { return first_token(b, 8); }},

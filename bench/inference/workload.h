@@ -56,7 +56,7 @@ Measurement first_token(const Bench& bench, int32_t prompt);
 
 // One of the above with its sizes, under the name that results are filed by.
 struct Workload {
-  std::string name;  // "tg128", "pp512", "batch8", "batch32", "first8"
+  std::string name;  // "tg128", "pp512", "tg64_d4096", "batch8", "batch32", "first8"
   std::function<Measurement(const Bench&)> run;
 };
 std::vector<Workload> all_workloads();
@@ -64,6 +64,6 @@ std::vector<Workload> all_workloads();
 // The largest step that any of them takes.
 inline constexpr int32_t kMaxRows = 32;
 inline constexpr int32_t kMaxBatchedTokens = 512;
-inline constexpr int32_t kMaxModelLen = 1024;
+inline constexpr int32_t kMaxModelLen = 4352;
 
 }  // namespace bz::bench

@@ -228,6 +228,8 @@ const std::vector<Shape> kShapes = {
     {6, 2, 40, 8, DType::kBF16},
     {16, 1, 256, 16},
     {4, 2, 12, 16},
+    {34, 34, 16, 16},  // more KV heads than a tile takes
+    {32, 2, 256, 16},
 };
 
 TEST(Attention, IsItsDefinition) {
@@ -263,7 +265,7 @@ TEST(Attention, SeesNothingBeforeFirstVisibleOrInNullBlocks) {
 // PAD-9b: whole, in chunks, token by token, with batch mates, padding, threads, with and without shared splits.
 TEST(Attention, BitsOfATokenDependOnItsPositionsAlone) {
   for (const OpTable* ops : all_tables()) {
-    for (const Shape& s : {kShapes[0], kShapes[3], kShapes[6]}) {
+    for (const Shape& s : {kShapes[0], kShapes[3], kShapes[6], kShapes[9]}) {
       const int32_t length = 700;
       Cache cache(s, {length, 530, 45}, 7);
       cache.fill(1, 0, length);
