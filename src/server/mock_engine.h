@@ -61,6 +61,7 @@ class MockEngine : public engine::EngineClient {
     ++num_cancelled;
   }
   engine::EngineStats stats() const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(stats_delay_ms));  // the step that an engine is in
     const std::lock_guard lock(mutex_);
     engine::EngineStats s = stats_;
     s.requests_running = static_cast<int64_t>(running_.size());
@@ -93,7 +94,7 @@ class MockEngine : public engine::EngineClient {
     return static_cast<int64_t>(running_.size());
   }
 
-  std::atomic<int> num_cancelled{0}, num_cancel_calls{0};
+  std::atomic<int> num_cancelled{0}, num_cancel_calls{0}, stats_delay_ms{0};
   engine::Request last_request;  // of the last submit; read it when nothing is being submitted
 
  private:

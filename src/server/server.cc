@@ -44,7 +44,7 @@ Result<std::unique_ptr<Server>> Server::listen(const ServerOptions& options) {
   if (options.seed) s.next_seed = *options.seed;
   s.inbox = std::make_shared<OutputInbox>([&s](std::function<void()> task) { s.http->post(std::move(task)); });
   s.worker = std::make_unique<Worker>(kMaxWorkerTasks);
-  s.observer = std::make_unique<Worker>(kMaxWorkerTasks);
+  s.observer = std::make_unique<Worker>(1);
   auto handler = [&s](const std::shared_ptr<Exchange>& exchange) { handle_request(s, exchange); };
   auto error = [](int status, std::string_view message) { return error_body(status, message); };
   BZ_ASSIGN(s.http, HttpServer::listen(options.http, handler, error));

@@ -67,6 +67,19 @@ TEST_F(ServerWatched, LiveAndReadyAreTwoThings) {
   EXPECT_EQ(status_of("/health/ready"), 503);
 }
 
+TEST_F(ServerWatched, ProbesDoNotQueueUpBehindALongStep) {
+  s.engine->stats_delay_ms = 300;
+  std::vector<std::unique_ptr<RawClient>> probes;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 40; ++i) {
+    probes.push_back(std::make_unique<RawClient>(s.port));
+    probes.back()->get("/health/live");
+  }
+  for (const auto& probe : probes) EXPECT_EQ(probe->read_answer().status, 200);
+  // Two answers of the engine are 0.6 s; one each would be 12 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+}
+
 TEST_F(ServerWatched, TheChatTemplateAlone) {
   RawClient client(s.port);
   client.post("/apply-template", R"({"messages":[{"role":"user","content":"hi"}]})");

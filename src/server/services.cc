@@ -1,18 +1,28 @@
 #include "server/services.h"
 
+#include <utility>
+
+#include "base/check.h"
+
 namespace bz::server {
 
-void Services::with_stats(std::function<void(const engine::EngineStats&)> done) {
-  if (!backend) return done(last_stats_);
-  auto task = [this, engine = backend->engine, done] {
+void Services::with_stats(TakeStats done) {
+  if (!backend) return done({});
+  waiting_.push_back(std::move(done));
+  ask_engine();
+}
+
+void Services::ask_engine() {
+  if (!asking_.empty() || waiting_.empty()) return;
+  asking_.swap(waiting_);
+  auto task = [this, engine = backend->engine] {
     auto stats = std::make_shared<engine::EngineStats>(engine->stats());
-    http->post([this, stats, done] {
-      last_stats_ = *stats;
-      done(*stats);
+    http->post([this, stats] {
+      for (const TakeStats& done : std::exchange(asking_, {})) done(*stats);
+      ask_engine();
     });
   };
-  // Many askers at once: what the last one heard will do.
-  if (!observer->submit(std::move(task))) done(last_stats_);
+  BZ_CHECK(observer->submit(std::move(task)));  // its only task
 }
 
 void Services::reply(Exchange& exchange, std::string_view route, HttpReply answer) {

@@ -35,13 +35,17 @@ struct Services {
   // A response's id: unguessable is not needed, unique is.
   std::string new_id(std::string_view prefix) { return fmt::format("{}{:016x}{:08x}", prefix, random(), ++ids_); }
   uint64_t new_seed() { return options.seed ? next_seed++ : random(); }
-  // Calls `done` with the engine's stats on the IO thread, later; with empty ones if nothing is attached.
-  void with_stats(std::function<void(const engine::EngineStats&)> done);
+  // Calls `done` with the engine's stats on the IO thread, later; with empty ones if nothing is attached. The engine is
+  // asked once for all who came before: with a step of seconds under way nobody waits for more than two answers.
+  using TakeStats = std::function<void(const engine::EngineStats&)>;
+  void with_stats(TakeStats done);
   // Answers, and counts the answer.
   void reply(Exchange& exchange, std::string_view route, HttpReply answer);
 
  private:
-  engine::EngineStats last_stats_;
+  void ask_engine();
+
+  std::vector<TakeStats> asking_, waiting_;  // for the answer under way, for the next one
   uint32_t ids_ = 0;
 };
 
