@@ -37,6 +37,16 @@ const Route* find_route(std::string_view path) {
   return nullptr;
 }
 
+std::string route_list() {
+  std::string list;
+  for (const Route& route : kRoutes) {
+    if (route.path != "/" && route.path.ends_with('/')) continue;  // its list is there too
+    if (!list.empty()) list += ", ";
+    list += route.path;
+  }
+  return list;
+}
+
 void refuse(Services& services, Exchange& exchange, std::string_view route, int status, std::string_view message,
             std::string_view code = {}, HeaderList headers = {}) {
   HttpReply answer = error_reply(status, message, {}, code);
@@ -84,7 +94,7 @@ void handle_request(Services& services, const std::shared_ptr<Exchange>& exchang
 
   const Route* route = find_route(request.path);
   if (!route) {
-    return refuse(services, *exchange, "(none)", 404, "there is no such path here; GET / lists what there is",
+    return refuse(services, *exchange, "(none)", 404, "there is no such path here; there are " + route_list(),
                   "not_found");
   }
   const std::string_view method = request.method;

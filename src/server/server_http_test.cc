@@ -353,9 +353,11 @@ TEST_F(ServerHttp, APromptOverTheContextSaysHowLongAndTheLimit) {
 TEST_F(ServerHttp, PathsAndMethods) {
   RawClient client(s.port);
   client.get("/nothing");
-  expect_error(client.read_answer(), 404, "", "not_found");
-  client.get("/v1/completions");
   RawAnswer answer = client.read_answer();
+  expect_error(answer, 404, "", "not_found");
+  EXPECT_THAT(answer.body, HasSubstr("there are /v1/completions, /v1/chat/completions, /v1/models, /tokenize,"));
+  client.get("/v1/completions");
+  answer = client.read_answer();
   expect_error(answer, 405, "", "method_not_allowed");
   EXPECT_EQ(answer.header("allow"), "POST, OPTIONS");
   client.post("/health", "{}");
