@@ -83,14 +83,12 @@ class StreamTimer {
     const auto choices = event.find("choices");
     if (choices == event.end() || !choices->is_array() || choices->empty()) return false;
     const json& choice = choices->front();
-    const json* text = &choice;
-    if (choice.contains("delta")) {
-      text = &choice["delta"];
-      return text->is_object() && text->contains("content") && (*text)["content"].is_string() &&
-             !(*text)["content"].get_ref<const std::string&>().empty();
-    }
-    return choice.contains("text") && choice["text"].is_string() &&
-           !choice["text"].get_ref<const std::string&>().empty();
+    const auto has_text = [](const json& in, const char* key) {
+      const auto text = in.is_object() ? in.find(key) : in.end();
+      return text != in.end() && text->is_string() && !text->get_ref<const std::string&>().empty();
+    };
+    if (choice.contains("delta")) return has_text(choice["delta"], "content");
+    return has_text(choice, "text");
   }
   // What is no number was not counted.
   void read_usage(const json& usage) {
