@@ -249,7 +249,7 @@ class CacheManager {
     return block;
   }
   BlockId share_sink(const GrowthRule& rule, int32_t column) {
-    return share(sinks_[static_cast<size_t>(rule.first_sink + column)]);
+    return share(sinks_[static_cast<size_t>(rule.first_sink) + static_cast<size_t>(column)]);
   }
   // Puts sinks and block_of(column) into the columns of a new row's table.
   template <class BlockOf>
