@@ -32,6 +32,7 @@ class Matmul {
   static constexpr int kOwnBlocks = 256;   // activations of few rows: each worker quantises its own copy
   static constexpr int kChunkBlocks = 24;  // blocks of K at a time: bounds what lies on the stack, no result
   static constexpr int kItemColumns = 16 * V::kPanelGroups;
+  static constexpr int kGroupsAhead = 2;  // groups (or panels) of 16 rows between what is used and what is fetched
 
   explicit Matmul(const MatmulParams& p) : p_(p), num_blocks_(p.x.cols / kBlock), num_valid_(p.num_valid.get()) {}
 
@@ -134,7 +135,7 @@ class Matmul {
   template <DType T>
   static void direct_chunk(const Weight& w, int32_t n0, int32_t columns, int b0, int num_blocks, TileRows rows,
                            int num_rows) {
-    const Group<T> g(w, n0, columns, b0, num_blocks, 1);
+    const Group<T> g(w, n0, columns, b0, num_blocks, kGroupsAhead);
     for (; num_rows > V::kDirectRows; num_rows -= V::kDirectRows) {
       direct_tile<V, T, V::kDirectRows>(g.weights, num_blocks, rows, columns);
       rows.acts += V::kDirectRows * rows.act_stride;
@@ -156,7 +157,8 @@ class Matmul {
     PanelBlock panel[V::kPanelGroups * kChunkBlocks];
     const int groups = ceil_div(columns, 16);
     for (int g = 0; g < groups; ++g) {
-      const Group<T> group(w, n0 + 16 * g, std::min(16, columns - 16 * g), b0, num_blocks, V::kPanelGroups);
+      const Group<T> group(w, n0 + 16 * g, std::min(16, columns - 16 * g), b0, num_blocks,
+                           kGroupsAhead * V::kPanelGroups);
       unpack_panel<V, T>(group.weights, num_blocks, panel + g * num_blocks);
     }
     panel_groups<WeightBlocks<V, T>::kHasMin, V::kPanelGroups>(panel, groups, num_blocks, rows, num_rows,
