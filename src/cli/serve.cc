@@ -19,8 +19,7 @@ namespace {
 
 constexpr int kExitInterrupted = 130;  // as a shell reports a SIGINT
 
-// --- The model behind the server
-// --------------------------------------------------------------------------------------
+// ---- The model behind the server ----
 
 nlohmann::ordered_json to_json(const std::vector<server::ChatMessage>& messages) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
@@ -73,8 +72,7 @@ Result<Served> load_served(const engine::LoadOptions& load) {
   return served;
 }
 
-// --- The process
-// ------------------------------------------------------------------------------------------------------
+// ---- The process ----
 
 // The server's IO thread. A signal that nobody is left to act on ends the process here.
 class IoThread {

@@ -3,19 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/mutation.h"
-
 namespace bz::engine {
-
-std::string_view finish_reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kCancelled: return "cancelled";
-    case FinishReason::kError: return "error";
-  }
-  return "?";
-}
 
 Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache) : config_(config), cache_(cache) {
   BZ_CHECK_GE(config.max_num_seqs, 1);
@@ -23,76 +11,6 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
   BZ_CHECK_GT(cache.max_rows, config.max_num_seqs);  // a row each, and the null row
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
   by_row_.resize(static_cast<size_t>(cache.max_rows));
-}
-
-namespace {
-
-// What a request's rows have in common, step after step.
-ops::RowSampling sampling_of(const Request& request) {
-  const SamplingParams& p = request.sampling;
-  ops::RowSampling r = {p.temperature, p.top_p, p.top_k, p.min_p, 0, p.seed};
-  ops::LogitAdjust& a = r.adjust;
-  a.repetition_penalty = p.repetition_penalty;
-  a.presence_penalty = p.presence_penalty;
-  a.frequency_penalty = p.frequency_penalty;
-  a.prompt_len = static_cast<int32_t>(request.prompt.size());
-  a.min_tokens = request.min_tokens;
-  a.num_bias = static_cast<int32_t>(p.logit_bias.size());
-  return r;
-}
-
-}  // namespace
-
-StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std::shared_ptr<Sink> sink) {
-  auto s = std::make_unique<RequestState>();
-  s->id = id;
-  s->tokens = request.prompt;
-  s->tokens.reserve(request.prompt.size() + static_cast<size_t>(request.max_tokens));  // ENG-3
-  s->sampling = sampling_of(request);
-  s->request = std::move(request);
-  s->sink = std::move(sink);
-  s->output.id = id;
-  s->output.choice = choice;
-  const auto per_step = static_cast<size_t>(1 + cache_.config().num_spec);
-  s->output.tokens.reserve(per_step);
-  s->output.token_logprobs.reserve(per_step);
-  if (s->request.logprobs >= 0) s->output.logprobs.reserve(1);
-  by_id_[id] = s.get();
-  waiting_.open(*s);
-  return s;
-}
-
-void Scheduler::add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
-  const int32_t num_choices = request.num_choices;
-  // Of a single token there is nothing to share; a prompt that is scored is scored for each choice.
-  const bool shared = request.prompt.size() > 1 && request.prompt_logprobs < 0;
-  std::vector<StatePtr> others;
-  for (int32_t n = 1; n < num_choices; ++n) {
-    Request other = request;
-    other.sampling.seed += static_cast<uint64_t>(n);
-    others.push_back(new_state(RequestId(id.value() + static_cast<uint64_t>(n)), n, std::move(other), sink));
-  }
-  StatePtr first = new_state(id, 0, std::move(request), std::move(sink));
-  if (shared) first->followers.swap(others);
-  waiting_.add(std::move(first));
-  for (StatePtr& s : others) waiting_.add(std::move(s));
-}
-
-bool Scheduler::cancel(RequestId id) {
-  const auto it = by_id_.find(id);
-  if (it == by_id_.end()) return false;
-  finish(*it->second, FinishReason::kCancelled);
-  deliver(*it->second);
-  drop_finished();
-  return true;
-}
-
-void Scheduler::finish_all(FinishReason reason, const std::string& error) {
-  for (const auto& [id, s] : by_id_) {
-    finish(*s, reason, error);
-    deliver(*s);
-  }
-  drop_finished();
 }
 
 void Scheduler::schedule(StepPlan& plan) {
@@ -282,65 +200,6 @@ void Scheduler::preempt_last() {
   waiting_.put_back(std::move(running_.back()));
   running_.pop_back();
   ++counters_.preempted;
-}
-
-void Scheduler::give_row(RequestState& s, kv::RowId row) {
-  s.row = row;
-  by_row_[static_cast<size_t>(row.value())] = &s;
-}
-
-void Scheduler::release_row(RequestState& s) {
-  if (s.row == kv::kNullRow) return;
-  cache_.release(s.row);
-  by_row_[static_cast<size_t>(s.row.value())] = nullptr;
-  s.row = kv::kNullRow;
-  s.num_computed = s.num_confirmed = s.num_rejected = 0;
-}
-
-void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) {
-  if (mutated(Mutation::kFinishKeepsRow)) {
-    by_row_[static_cast<size_t>(s.row.value())] = nullptr;
-  } else {
-    release_row(s);
-  }
-  s.output.finished = reason;
-  s.output.error = std::move(error);
-  ++counters_.finished;
-  if (reason == FinishReason::kError) ++counters_.failed;
-}
-
-void Scheduler::deliver(RequestState& s) {
-  s.sink->on_output(s.output);
-  s.output.tokens.clear();
-  s.output.token_logprobs.clear();
-  s.output.logprobs.clear();
-  s.output.prompt_logprobs.clear();
-}
-
-// Of those who waited for a prompt that will not come, the first computes it.
-void Scheduler::drop_finished() {
-  std::vector<StatePtr> heirs;
-  const auto finished = [&](const StatePtr& s) {
-    std::erase_if(s->followers, [&](const StatePtr& f) {
-      if (!f->output.finished) return false;
-      waiting_.close(*f);
-      by_id_.erase(f->id);
-      return true;
-    });
-    if (!s->output.finished) return false;
-    if (!s->followers.empty()) {
-      StatePtr heir = std::move(s->followers.front());
-      s->followers.erase(s->followers.begin());
-      heir->followers = std::move(s->followers);
-      heirs.push_back(std::move(heir));
-    }
-    waiting_.close(*s);
-    by_id_.erase(s->id);
-    return true;
-  };
-  std::erase_if(running_, finished);
-  waiting_.erase_if(finished);
-  for (StatePtr& heir : heirs) waiting_.add(std::move(heir));
 }
 
 }  // namespace bz::engine

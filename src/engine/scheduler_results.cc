@@ -1,4 +1,4 @@
-// The scheduler's other half: what the results of a step do to its requests.
+// What the results of a step do to its requests.
 #include <algorithm>
 
 #include "base/mutation.h"

@@ -75,8 +75,7 @@ Status Generation::submit(size_t prompt) {
   return ok_status();
 }
 
-// --- From the engine
-// --------------------------------------------------------------------------------------------------
+// ---- From the engine ----
 
 void Generation::on_delivery(size_t index, const Delivery& delivery) {
   Choice& choice = choices_[index];
@@ -154,8 +153,7 @@ void Generation::finish_choice(Choice& choice, std::string_view reason) {
   }
 }
 
-// --- To the client
-// ----------------------------------------------------------------------------------------------------
+// ---- To the client ----
 
 void Generation::advance() {
   if (ended_) return;

@@ -51,6 +51,13 @@ Refusal refusal_of(const boost::system::error_code& ec) {
   return {400, "the request is not valid HTTP"};
 }
 
+// Beast undoes 'chunked' and leaves other codings in the body ("gzip, chunked").
+template <class Message>
+bool only_chunked(const Message& message) {
+  const auto [begin, end] = message.equal_range(http::field::transfer_encoding);
+  return std::all_of(begin, end, [](const auto& field) { return lower(to_string(field.value())) == "chunked"; });
+}
+
 }  // namespace
 
 struct RequestParser::Impl {
@@ -103,6 +110,10 @@ size_t RequestParser::feed(std::string_view bytes) {
     if (header_bytes_ > max_header_bytes_) {
       const Refusal refusal = refusal_of(http::error::header_limit);
       fail(refusal.status, refusal.message);
+      return consumed;
+    }
+    if (was_header && impl_->parser.is_header_done() && !only_chunked(impl_->parser.get())) {
+      fail(501, "bad Transfer-Encoding: only 'chunked', nothing before it");
       return consumed;
     }
     if (impl_->parser.is_done()) {

@@ -1,5 +1,6 @@
 #include "server/http_parser.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace bz::server {
@@ -127,6 +128,11 @@ TEST(HttpParser, BrokenRequestsAreRefused) {
        }) {
     EXPECT_EQ(parse(bytes, 1).status, 400) << bytes;
     EXPECT_EQ(parse(bytes, bytes.size()).status, 400) << bytes;
+  }
+  for (const char* coding : {"gzip, chunked", "gzip\r\nTransfer-Encoding: chunked"}) {
+    const std::string bytes = fmt::format("POST / HTTP/1.1\r\nTransfer-Encoding: {}\r\n\r\n0\r\n\r\n", coding);
+    EXPECT_EQ(parse(bytes, 1).status, 501) << bytes;
+    EXPECT_EQ(parse(bytes, bytes.size()).status, 501) << bytes;
   }
   EXPECT_EQ(parse("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 100).status, 505);
 }

@@ -14,7 +14,7 @@ namespace {
 
 using Filter = Value (*)(const Value& self, const Args& args, Heap& heap);
 
-// --- Text ---
+// ---- Text ----
 
 std::string_view text_of(const Value& self, Heap& heap) {
   const std::string_view text = to_text(self, heap);
@@ -74,7 +74,7 @@ Value to_json(const Value& self, const Args& args, Heap& heap) {
   return heap.keep(std::move(out));
 }
 
-// --- Numbers ---
+// ---- Numbers ----
 
 Value to_int(const Value& self, const Args& args, Heap& heap) {
   const Value fallback = args.get_or(0, "default", Value::integer(0));
@@ -111,7 +111,7 @@ Value rounded(const Value& self, const Args& args, Heap&) {
   return Value::number(std::nearbyint(self.as_double() * scale) / scale);
 }
 
-// --- Lists ---
+// ---- Lists ----
 
 Value length(const Value& self, const Args&, Heap& heap) { return Value::integer(length_of(self, heap)); }
 Value to_list(const Value& self, const Args&, Heap& heap) { return heap.keep_list(iterate(self, heap)); }
@@ -265,7 +265,7 @@ Value rejected(const Value& s, const Args& a, Heap& h) { return filtered(s, a, h
 Value selected_by(const Value& s, const Args& a, Heap& h) { return filtered(s, a, h, true, true); }
 Value rejected_by(const Value& s, const Args& a, Heap& h) { return filtered(s, a, h, true, false); }
 
-// --- Dicts and the rest ---
+// ---- Dicts and the rest ----
 
 Value items_of(const Value& self, const Args&, Heap& heap) {
   if (self.is(Kind::kUndefined)) return heap.keep_list({});

@@ -1,0 +1,134 @@
+// What the options of a server do, and how it starts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/expect_answer.h"
+#include "server/running_server.h"
+
+namespace bz::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kHello = R"({"model":"mock","prompt":"Hello","max_tokens":5})";
+
+TEST(ServerOptionsTest, ApiKeys) {
+  ServerOptions options = test_options();
+  options.api_keys = {"k1", "k2"};
+  RunningServer s(options);
+  RawClient client(s.port);
+  client.post("/v1/completions", kHello);
+  expect_error(client.read_answer(), 401, "", "invalid_api_key");
+  client.post("/v1/completions", kHello, "Authorization: Bearer wrong\r\n");
+  expect_error(client.read_answer(), 401, "", "invalid_api_key");
+  client.post("/v1/completions", kHello, "Authorization: Bearer k2\r\n");
+  EXPECT_EQ(client.read_answer().status, 200);
+  client.get("/health");
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+TEST(ServerOptionsTest, CorsOrigins) {
+  ServerOptions options = test_options();
+  options.cors_origins = {"https://app.example"};
+  RunningServer s(options);
+  RawClient client(s.port);
+  client.send("OPTIONS /v1/completions HTTP/1.1\r\nHost: x\r\nOrigin: https://app.example\r\n\r\n");
+  RawAnswer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 204);
+  EXPECT_EQ(answer.header("access-control-allow-origin"), "https://app.example");
+  EXPECT_THAT(answer.header("access-control-allow-headers"), HasSubstr("Authorization"));
+  client.post("/v1/completions", kHello, "Origin: https://app.example\r\n");
+  answer = client.read_answer();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.header("access-control-allow-origin"), "https://app.example");
+  client.post("/v1/completions", kHello, "Origin: https://other.example\r\n");
+  expect_error(client.read_answer(), 403, "", "origin_not_allowed");
+}
+
+TEST(ServerOptionsTest, ASeedMakesUnseededRequestsRepeatable) {
+  ServerOptions options = test_options();
+  options.seed = 40;
+  RunningServer s(options);
+  RawClient client(s.port);
+  for (const uint64_t expected : {40, 41}) {
+    client.post("/v1/completions", kHello);
+    client.read_answer();
+    EXPECT_EQ(s.engine->last_request.sampling.seed, expected);
+  }
+}
+
+TEST(ServerOptionsTest, TimeOuts) {
+  ServerOptions options = test_options();
+  options.http.read_timeout = std::chrono::milliseconds(300);
+  options.http.idle_timeout = std::chrono::milliseconds(300);
+  RunningServer s(options);
+  RawClient slow(s.port), idle(s.port);
+  slow.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
+  expect_error(slow.read_answer(), 408);
+  EXPECT_TRUE(slow.closed_by_server());
+  EXPECT_TRUE(idle.closed_by_server());
+}
+
+TEST(ServerOptionsTest, TooManyConnections) {
+  ServerOptions options = test_options();
+  options.http.max_connections = 2;
+  RunningServer s(options);
+  RawClient a(s.port), b(s.port);
+  a.get("/health");
+  b.get("/health");
+  EXPECT_EQ(a.read_answer().status, 200);
+  EXPECT_EQ(b.read_answer().status, 200);
+  RawClient c(s.port);
+  expect_error(c.read_answer(), 503);
+}
+
+TEST(ServerOptionsTest, TheBodiesOfAllConnectionsTogetherAreBounded) {
+  ServerOptions options = test_options();
+  options.http.max_total_body_bytes = 1 << 20;
+  RunningServer s(options);
+  RawClient a(s.port), b(s.port);
+  const std::string part(700'000, ' ');
+  for (RawClient* c : {&a, &b}) {
+    c->send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
+    c->send(part);
+  }
+  expect_error(b.read_answer(), 503);
+}
+
+TEST(ServerStart, ATakenPortIsOneClearLine) {
+  RunningServer s;
+  ServerOptions options = test_options();
+  options.http.port = s.port;
+  const auto second = Server::listen(options);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().exit_code(), 2);
+  EXPECT_THAT(second.status().message(), HasSubstr(fmt::format("--port {}", s.port)));
+  EXPECT_EQ(second.status().message().find('\n'), std::string::npos);
+}
+
+TEST(ServerStart, ABadHostIsOneClearLine) {
+  ServerOptions options = test_options();
+  options.http.host = "256.1.1.1";
+  const auto server = Server::listen(options);
+  ASSERT_FALSE(server.ok());
+  EXPECT_EQ(server.status().exit_code(), 2);
+  EXPECT_EQ(server.status().param(), "host");
+}
+
+TEST(ServerStart, WhileLoadingHealthSaysSo) {
+  RunningServer s(test_options(), std::chrono::microseconds(200), false);
+  RawClient client(s.port);
+  client.get("/health");
+  RawAnswer answer = client.read_answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(body_of(answer)["status"], "loading");
+  EXPECT_EQ(body_of(answer)["ready"], false);
+  client.post("/v1/completions", kHello);
+  expect_error(client.read_answer(), 503, "", "loading");
+  s.attach();
+  client.post("/v1/completions", kHello);
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+}  // namespace
+}  // namespace bz::server
