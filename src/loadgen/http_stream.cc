@@ -113,7 +113,10 @@ bool ResponseReader::read_chunk_line() {
   } else {
     int64_t size = -1;
     std::from_chars(pending_.data(), pending_.data() + end, size, 16);
-    if (size < 0 || size > kMaxChunk) state_ = State::kBad;
+    if (size < 0 || size > kMaxChunk) {
+      state_ = State::kBad;
+      return false;
+    }
     if (size > 0) left_ = size + 2;
     in_trailer_ = size == 0;
   }
