@@ -44,7 +44,7 @@ StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std
   s->sink = std::move(sink);
   s->output.id = id;
   s->output.choice = choice;
-  const auto per_step = static_cast<size_t>(1 + cache_.config().num_spec);
+  const auto per_step = size_t{1} + static_cast<size_t>(cache_.config().num_spec);
   s->output.tokens.reserve(per_step);
   s->output.token_logprobs.reserve(per_step);
   if (s->request.logprobs >= 0) s->output.logprobs.reserve(1);

@@ -93,7 +93,7 @@ int32_t prompt_tokens_of(const PlanRow& row, const RequestState& s) {
 
 void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> results,
                         std::span<const int32_t> logits_ends, std::span<const ops::LogprobResult> logprobs) {
-  const auto per_row = static_cast<size_t>(1 + cache_.config().num_spec);
+  const auto per_row = size_t{1} + static_cast<size_t>(cache_.config().num_spec);
   BZ_CHECK_GE(results.size(), plan.rows.size() * per_row);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];

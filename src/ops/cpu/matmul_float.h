@@ -19,7 +19,7 @@ struct Tail {
   std::byte bytes[16 * kBytes];
   Tail(const std::byte* p, int n) {
     __builtin_memset(bytes, 0, sizeof(bytes));
-    __builtin_memcpy(bytes, p, static_cast<size_t>(n * kBytes));
+    __builtin_memcpy(bytes, p, size_t{kBytes} * static_cast<size_t>(n));
   }
 };
 
