@@ -14,6 +14,9 @@
 
 namespace bz::server {
 
+// A request that any test may send.
+inline const std::string kHello = R"({"model":"mock","prompt":"Hello","max_tokens":5})";
+
 inline Json body_of(const RawAnswer& answer) {
   auto json = parse_json(answer.body);
   EXPECT_TRUE(json.ok()) << answer.head << answer.body;

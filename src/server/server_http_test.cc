@@ -11,8 +11,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const std::string kHello = R"({"model":"mock","prompt":"Hello","max_tokens":5})";
-
 class ServerHttp : public ::testing::Test {
  protected:
   RunningServer s;

@@ -10,8 +10,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kHello = R"({"model":"mock","prompt":"Hello","max_tokens":5})";
-
 TEST(ServerOptionsTest, ApiKeys) {
   ServerOptions options = test_options();
   options.api_keys = {"k1", "k2"};
