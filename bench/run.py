@@ -60,8 +60,9 @@ def measure_b0(setup: Setup) -> dict:
 
 
 def measure_b10(setup: Setup) -> dict:
-    say("B10: cache manager beside its floors, and the scheduler")
-    return run_json(setup, "b10_kv")["B10"] | run_json(setup, "b10_scheduler")["B10"]
+    say("B10: cache manager beside its floors, the scheduler, a step with cold caches")
+    programs = ("b10_kv", "b10_scheduler", "b10_cold")
+    return {name: value for program in programs for name, value in run_json(setup, program)["B10"].items()}
 
 
 def measure_b11(setup: Setup, b0: dict) -> tuple[dict, dict]:
@@ -98,7 +99,8 @@ def print_b10(b10: dict) -> None:
             met = "met" if value["value"] <= value["goal"] else "MISSED"
             print(f"  {name:<36}{value['value']:>8.2f}   goal {met}: <= {value['goal']:g}")
         elif isinstance(value, dict) and "median" in value:
-            print(f"  {name:<36}{value['median']:>8.2f} {value['unit']}, {value['heap']} heap allocations")
+            more = f"{value['heap']} heap allocations" if "heap" in value else f"mean {value['mean']:.2f}"
+            print(f"  {name:<36}{value['median']:>8.2f} {value['unit']}, {more}")
 
 
 def write_results(folder: Path, machine: str, new: dict) -> Path:
