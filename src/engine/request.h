@@ -59,7 +59,7 @@ struct Request {
       -1;  // likewise of the prompt's tokens: then its prefix is computed, not taken from the cache
 };
 
-enum class FinishReason { kStop, kLength, kCancelled, kError };
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
 // OpenAI's words: "stop", "length"; "cancelled" and "error" for the rest.
 std::string_view finish_reason_name(FinishReason reason);
 

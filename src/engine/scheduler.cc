@@ -38,12 +38,12 @@ bool Scheduler::history_fits(const StepPlan& plan, int32_t num_tokens) const {
 void Scheduler::fork_followers() {
   for (size_t i = 0; i < running_.size(); ++i) {  // grows
     RequestState& leader = *running_[i];
-    if (leader.followers.empty() || !leader.at_fork_point()) continue;
+    if (!leader.at_fork_point() || leader.followers.empty()) continue;
     for (StatePtr& s : std::exchange(leader.followers, {})) {
       if (static_cast<int32_t>(running_.size()) < config_.max_num_seqs && cache_.can_fork(leader.row)) {
         give_row(*s, cache_.fork(leader.row));
         s->num_computed = s->num_confirmed = s->history_len = leader.num_computed;
-        s->output.num_cached_tokens = leader.output.num_cached_tokens;
+        s->num_cached_tokens = leader.num_cached_tokens;
         ++counters_.forked;
         start_running(std::move(s));
       } else {
@@ -54,8 +54,9 @@ void Scheduler::fork_followers() {
 }
 
 void Scheduler::start_running(StatePtr s) {
-  const auto behind = [](const StatePtr& a, const StatePtr& b) { return a->request.priority < b->request.priority; };
-  running_.insert(std::upper_bound(running_.begin(), running_.end(), s, behind), std::move(s));
+  auto at = running_.end();  // mostly there
+  while (at != running_.begin() && s->priority < at[-1]->priority) --at;
+  running_.insert(at, std::move(s));
 }
 
 // Requests with exactly one token to compute. A victim of preemption stands behind the row it makes room for, so it is
@@ -82,22 +83,22 @@ namespace {
 
 // The last token is on the device: this row sampled it itself, the host need not have seen it.
 bool continues_on_device(const RequestState& s) {
-  return s.num_outputs() + s.num_pending > static_cast<int32_t>(s.first_output);
+  return s.num_outputs() + s.num_pending > static_cast<int32_t>(s.sampling.first_output);
 }
 
 // What changes a row's logits by its outputs, or reports on them, goes token by token.
-bool allows_drafts(const Request& r) {
-  const SamplingParams& p = r.sampling;
-  return r.logprobs < 0 && r.min_tokens == 0 && p.logit_bias.empty() && p.repetition_penalty == 1.0f &&
-         p.presence_penalty == 0.0f && p.frequency_penalty == 0.0f;
+bool allows_drafts(const RequestState& s) {
+  const ops::LogitAdjust& a = s.sampling.adjust;
+  return s.logprobs < 0 && a.min_tokens == 0 && a.num_bias == 0 && a.repetition_penalty == 1.0f &&
+         a.presence_penalty == 0.0f && a.frequency_penalty == 0.0f;
 }
 
 }  // namespace
 
 // How many drafts the row may verify, if the device has them. Rows behind it get their token first.
 int32_t Scheduler::num_drafts(const StepPlan& plan, const RequestState& s, int32_t rows_behind) const {
-  if (cache_.config().num_spec == 0 || !continues_on_device(s) || !allows_drafts(s.request)) return 0;
-  const int32_t left = s.request.max_tokens - s.num_outputs() - s.num_pending - 1;
+  if (cache_.config().num_spec == 0 || !continues_on_device(s) || !allows_drafts(s)) return 0;
+  const int32_t left = s.max_tokens - s.num_outputs() - s.num_pending - 1;
   const int32_t n = std::min({cache_.config().num_spec, left, token_budget(plan) - 1 - rows_behind});
   return n > 0 && cache_.can_append(s.row, 1 + n) ? n : 0;
 }
@@ -138,8 +139,8 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 void Scheduler::admit_row(RequestState& s) {
   give_row(s, cache_.admit(hit_));
   s.num_computed = s.num_confirmed = s.history_len = hit_.num_tokens;
-  s.first_output = static_cast<uint32_t>(s.num_outputs());
-  if (s.num_outputs() == 0) s.output.num_cached_tokens = hit_.num_tokens;
+  s.sampling.first_output = static_cast<uint32_t>(s.num_outputs());
+  if (s.num_outputs() == 0) s.num_cached_tokens = hit_.num_tokens;
   if (!s.resumed) WaitQueue::charge(s, s.num_tokens() - hit_.num_tokens);
   if (!cache_.config().prefix_cache) return;
   counters_.prefix_query_tokens += s.num_tokens();
@@ -152,18 +153,16 @@ void Scheduler::admit_row(RequestState& s) {
 // What the row's sampler needs; its biases go into the plan.
 ops::RowSampling Scheduler::row_sampling(StepPlan& plan, const RequestState& s) const {
   ops::RowSampling r = s.sampling;
-  r.first_output = s.first_output;
   ops::LogitAdjust& a = r.adjust;
   a.bias_start = static_cast<int32_t>(plan.biases.size());
-  if (s.num_outputs() < s.request.min_tokens) {
-    if (!s.request.ignore_eos) {
-      for (const int32_t id : config_.end_token_ids) plan.biases.push_back({id, 0.0f});
-    }
-    for (const int32_t id : s.request.stop_token_ids) plan.biases.push_back({id, 0.0f});
+  if (s.num_outputs() < a.min_tokens) {
+    for (const int32_t id : s.end_ids) plan.biases.push_back({id, 0.0f});
   }
   a.num_masked = static_cast<int32_t>(plan.biases.size()) - a.bias_start;
-  for (const LogitBias& b : s.request.sampling.logit_bias) plan.biases.push_back({b.token, b.bias});
-  r.num_top_logprobs = std::max(s.request.logprobs, s.scores_prompt() ? s.request.prompt_logprobs : -1);
+  if (a.num_bias > 0) {
+    for (const LogitBias& b : s.logit_bias) plan.biases.push_back({b.token, b.bias});
+  }
+  r.num_top_logprobs = std::max<int32_t>(s.logprobs, s.scores_prompt() ? s.prompt_logprobs : -1);
   return r;
 }
 

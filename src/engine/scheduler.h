@@ -102,7 +102,7 @@ class Scheduler {
   void give_row(RequestState& s, kv::RowId row);
   void release_row(RequestState& s);
   RequestState* state_of(const PlanRow& row);
-  void fetch_ahead(const StepPlan& plan, size_t i) const;
+  void fetch_rows(const StepPlan& plan, std::span<const ops::RowResult> results) const;
   void accept_token(RequestState& s, const ops::RowResult& result, const ops::LogprobResult* logprobs);
   void accept_prompt_logprobs(RequestState& s, const PlanRow& row, std::span<const ops::LogprobResult> logprobs);
   void finish(RequestState& s, FinishReason reason, std::string error = {});
@@ -116,6 +116,8 @@ class Scheduler {
   std::unordered_map<RequestId, RequestState*> by_id_;  // waiting, running or followers of such
   std::vector<RequestState*> by_row_;                   // of each table row; null: nobody's
   kv::PrefixHit hit_;                                   // reused
+  Output output_;                                       // reused: what deliver() says next
+  int32_t num_to_drop_ = 0;                             // requests that have ended and are still here
   Counters counters_;
 };
 

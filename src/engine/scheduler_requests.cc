@@ -32,24 +32,35 @@ ops::RowSampling sampling_of(const Request& request) {
   return r;
 }
 
+void set_end_ids(RequestState& s, const Request& request, const std::vector<int32_t>& of_model) {
+  if (request.stop_token_ids.empty() && !request.ignore_eos) {
+    s.end_ids = of_model;
+    return;
+  }
+  if (!request.ignore_eos) s.own_end_ids = of_model;
+  s.own_end_ids.insert(s.own_end_ids.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+  s.end_ids = s.own_end_ids;
+}
+
 }  // namespace
 
 StatePtr Scheduler::new_state(RequestId id, int32_t choice, Request request, std::shared_ptr<Sink> sink) {
   auto s = std::make_unique<RequestState>();
   s->id = id;
-  s->tokens = request.prompt;
-  s->tokens.reserve(request.prompt.size() + static_cast<size_t>(request.max_tokens));  // ENG-3
-  s->sampling = sampling_of(request);
-  s->request = std::move(request);
   s->sink = std::move(sink);
-  s->output.id = id;
-  s->output.choice = choice;
-  const auto per_step = size_t{1} + static_cast<size_t>(cache_.config().num_spec);
-  s->output.tokens.reserve(per_step);
-  s->output.token_logprobs.reserve(per_step);
-  if (s->request.logprobs >= 0) s->output.logprobs.reserve(1);
+  s->choice = static_cast<int16_t>(choice);
+  s->priority = static_cast<int16_t>(request.priority);
+  s->logprobs = static_cast<int16_t>(request.logprobs);
+  s->prompt_logprobs = static_cast<int16_t>(request.prompt_logprobs);
+  s->num_prompt = static_cast<int32_t>(request.prompt.size());
+  s->max_tokens = request.max_tokens;
+  s->sampling = sampling_of(request);
+  s->logit_bias = std::move(request.sampling.logit_bias);
+  s->tokens = std::move(request.prompt);
+  s->tokens.reserve(s->tokens.size() + static_cast<size_t>(request.max_tokens));  // ENG-3
+  set_end_ids(*s, request, config_.end_token_ids);
   by_id_[id] = s.get();
-  waiting_.open(*s);
+  waiting_.open(*s, request.client);
   return s;
 }
 
@@ -105,31 +116,41 @@ void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) 
   } else {
     release_row(s);
   }
-  s.output.finished = reason;
-  s.output.error = std::move(error);
+  s.finished = reason;
+  output_.error = std::move(error);
+  ++num_to_drop_;
   ++counters_.finished;
   if (reason == FinishReason::kError) ++counters_.failed;
 }
 
 void Scheduler::deliver(RequestState& s) {
-  s.sink->on_output(s.output);
-  s.output.tokens.clear();
-  s.output.token_logprobs.clear();
-  s.output.logprobs.clear();
-  s.output.prompt_logprobs.clear();
+  output_.id = s.id;
+  output_.choice = s.choice;
+  output_.num_cached_tokens = s.num_cached_tokens;
+  output_.finished = s.finished;
+  if (s.prompt_logprobs >= 0) output_.prompt_logprobs.swap(s.prompt_scores);
+  s.sink->on_output(output_);
+  output_.tokens.clear();
+  output_.token_logprobs.clear();
+  output_.logprobs.clear();
+  output_.prompt_logprobs.clear();
+  output_.error.clear();
 }
 
 // Of those who waited for a prompt that will not come, the first computes it.
 void Scheduler::drop_finished() {
+  if (std::exchange(num_to_drop_, 0) == 0) return;
   std::vector<StatePtr> heirs;
   const auto finished = [&](const StatePtr& s) {
-    std::erase_if(s->followers, [&](const StatePtr& f) {
-      if (!f->output.finished) return false;
-      waiting_.close(*f);
-      by_id_.erase(f->id);
-      return true;
-    });
-    if (!s->output.finished) return false;
+    if (s->in_prompt()) {
+      std::erase_if(s->followers, [&](const StatePtr& f) {
+        if (!f->finished) return false;
+        waiting_.close(*f);
+        by_id_.erase(f->id);
+        return true;
+      });
+    }
+    if (!s->finished) return false;
     if (!s->followers.empty()) {
       StatePtr heir = std::move(s->followers.front());
       s->followers.erase(s->followers.begin());

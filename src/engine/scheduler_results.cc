@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/mutation.h"
+#include "base/touch.h"
 #include "engine/scheduler.h"
 
 namespace bz::engine {
@@ -62,23 +63,25 @@ RequestState* Scheduler::state_of(const PlanRow& row) {
   return it == by_id_.end() ? nullptr : it->second;
 }
 
-// While the device ran the step, what the results of 256 rows touch (a quarter of a MiB) may have left the caches.
-// Asked for some rows ahead, it costs half as much.
-void Scheduler::fetch_ahead(const StepPlan& plan, size_t i) const {
-  constexpr size_t kStateAhead = 12, kArraysAhead = 6, kLine = 64;
-  const auto state = [&](size_t row) -> const RequestState* {
-    return row < plan.rows.size() ? by_row_[static_cast<size_t>(plan.rows[row].row.value())] : nullptr;
+// While the device ran the step, all that its results touch may have left the caches: asked for level by level, each
+// level's misses overlap.
+void Scheduler::fetch_rows(const StepPlan& plan, std::span<const ops::RowResult> results) const {
+  touch_all(std::span(plan.rows));
+  touch_all(results);
+  kv::RowId last = kv::kNullRow;
+  for (const PlanRow& row : plan.rows) last = std::max(last, row.row);
+  touch_all(std::span(by_row_).first(static_cast<size_t>(last.value()) + 1));
+  cache_.fetch_rows(last);
+  const auto each_state = [&](auto&& fetch) {
+    for (const PlanRow& row : plan.rows) {
+      if (const RequestState* s = by_row_[static_cast<size_t>(row.row.value())]) fetch(*s);
+    }
   };
-  if (const RequestState* s = state(i + kStateAhead)) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(s);
-    for (size_t at = 0; at < sizeof(*s); at += kLine) __builtin_prefetch(bytes + at, 1);
-  }
-  if (const RequestState* s = state(i + kArraysAhead)) {
-    __builtin_prefetch(s->tokens.data() + s->tokens.size(), 1);
-    __builtin_prefetch(s->output.tokens.data(), 1);
-    __builtin_prefetch(s->output.token_logprobs.data(), 1);
-    __builtin_prefetch(s->sink.get(), 1);
-  }
+  each_state([](const RequestState& s) { s.fetch(); });
+  each_state([](const RequestState& s) {
+    touch(&s.tokens.back());
+    touch(s.sink.get());
+  });
 }
 
 namespace {
@@ -86,7 +89,7 @@ namespace {
 // Of the row's tokens in this step. max_seq_len may be too much for a row behind its prompt, and has none either way.
 int32_t prompt_tokens_of(const PlanRow& row, const RequestState& s) {
   const int32_t begin = row.max_seq_len - row.query_len;
-  return std::max(0, std::min(static_cast<int32_t>(s.request.prompt.size()), row.max_seq_len) - begin);
+  return std::max(0, std::min(s.num_prompt, row.max_seq_len) - begin);
 }
 
 }  // namespace
@@ -95,9 +98,9 @@ void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> re
                         std::span<const int32_t> logits_ends, std::span<const ops::LogprobResult> logprobs) {
   const auto per_row = size_t{1} + static_cast<size_t>(cache_.config().num_spec);
   BZ_CHECK_GE(results.size(), plan.rows.size() * per_row);
+  fetch_rows(plan, results);
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
-    fetch_ahead(plan, i);
     RequestState* const found = state_of(row);
     if (found == nullptr) continue;  // ended meanwhile: a surplus token
     RequestState& s = *found;
@@ -110,10 +113,10 @@ void Scheduler::process(const StepPlan& plan, std::span<const ops::RowResult> re
     if (s.scores_prompt()) accept_prompt_logprobs(s, row, own_logprobs);
     if (row.num_samples > 0) s.num_pending -= row.num_samples;
     for (const ops::RowResult& sample : samples.first(static_cast<size_t>(num_new))) {
-      if (s.output.finished) break;
-      accept_token(s, sample, s.request.logprobs >= 0 ? &own_logprobs.back() : nullptr);
+      if (s.finished) break;
+      accept_token(s, sample, s.logprobs >= 0 ? &own_logprobs.back() : nullptr);
     }
-    if (row.num_samples > 0 || s.output.finished) deliver(s);
+    if (row.num_samples > 0 || s.finished) deliver(s);
   }
   drop_finished();
 }
@@ -131,7 +134,7 @@ void Scheduler::accept_prompt_logprobs(RequestState& s, const PlanRow& row,
   for (const ops::LogprobResult& r : logprobs) {
     if (!s.scores_prompt() || position++ != s.num_prompt_logprobs) continue;
     if (r.token < 0) return finish(s, FinishReason::kError, kNanError);
-    s.output.prompt_logprobs.push_back(to_token_logprobs(r, s.request.prompt_logprobs));
+    s.prompt_scores.push_back(to_token_logprobs(r, s.prompt_logprobs));
     ++s.num_prompt_logprobs;
   }
 }
@@ -142,18 +145,15 @@ void Scheduler::accept_token(RequestState& s, const ops::RowResult& result, cons
   }
   ++counters_.generation_tokens;
   WaitQueue::charge(s, WaitQueue::kOutputCost);
-  const auto is = [&](const std::vector<int32_t>& ids) {
-    return std::find(ids.begin(), ids.end(), result.token) != ids.end();
-  };
-  if ((!s.request.ignore_eos && is(config_.end_token_ids)) || is(s.request.stop_token_ids)) {
+  if (std::find(s.end_ids.begin(), s.end_ids.end(), result.token) != s.end_ids.end()) {
     finish(s, FinishReason::kStop);
     return;
   }
   s.tokens.push_back(result.token);
-  s.output.tokens.push_back(result.token);
-  s.output.token_logprobs.push_back(result.logprob);
-  if (logprobs != nullptr) s.output.logprobs.push_back(to_token_logprobs(*logprobs, s.request.logprobs));
-  if (s.num_outputs() == s.request.max_tokens) finish(s, FinishReason::kLength);
+  output_.tokens.push_back(result.token);
+  output_.token_logprobs.push_back(result.logprob);
+  if (logprobs != nullptr) output_.logprobs.push_back(to_token_logprobs(*logprobs, s.logprobs));
+  if (s.num_outputs() == s.max_tokens) finish(s, FinishReason::kLength);
 }
 
 }  // namespace bz::engine

@@ -51,13 +51,13 @@ int64_t WaitQueue::least_served() const {
   return least;
 }
 
-void WaitQueue::open(RequestState& s) {
+void WaitQueue::open(RequestState& s, const std::string& name) {
   const int64_t least = least_served();
   if (clients_.size() >= sweep_at_) {
     std::erase_if(clients_, [&](const auto& c) { return c.second.requests == 0 && c.second.served <= least; });
     sweep_at_ = 2 * clients_.size() + 64;
   }
-  FairClient& client = clients_[s.request.client];
+  FairClient& client = clients_[name];
   if (client.requests++ == 0 && least != kNobody) client.served = std::max(client.served, least);
   s.client = &client;
 }

@@ -51,15 +51,13 @@ class WaitQueue {
   }
 
   // The books: every request of a client is opened once, when it comes, and closed once, when it has ended.
-  void open(RequestState& s);
+  void open(RequestState& s, const std::string& client);
   void close(RequestState& s);
   static void charge(RequestState& s, int64_t tokens) { s.client->served += tokens; }
 
  private:
   bool before(const RequestState& a, const RequestState& b) const;
-  int64_t level(const RequestState& s) const {
-    return s.request.priority - (num_admissions_ - s.arrived_at) / kPatience;
-  }
+  int64_t level(const RequestState& s) const { return s.priority - (num_admissions_ - s.arrived_at) / kPatience; }
   static constexpr int64_t kNobody = std::numeric_limits<int64_t>::max();
   int64_t least_served() const;
 

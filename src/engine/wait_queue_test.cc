@@ -13,9 +13,9 @@ class WaitQueueTest : public testing::Test {
   StatePtr make(const std::string& client, int32_t priority = 0) {
     auto s = std::make_unique<RequestState>();
     s->id = RequestId(++last_id_);
-    s->request.client = client;
-    s->request.priority = priority;
-    queue_.open(*s);
+    s->priority = static_cast<int16_t>(priority);
+    queue_.open(*s, client);
+    client_of_[s->id] = client;
     return s;
   }
   uint64_t add(const std::string& client, int32_t priority = 0) {
@@ -35,6 +35,7 @@ class WaitQueueTest : public testing::Test {
   }
 
   WaitQueue queue_;
+  std::map<RequestId, std::string> client_of_;
   uint64_t last_id_ = 0;
 };
 
@@ -86,7 +87,7 @@ TEST_F(WaitQueueTest, SharesAreOfTokens) {
   for (int i = 0; i < 100; ++i) add("long"), add("short");
   std::map<std::string, int64_t> served;
   for (int i = 0; i < 60; ++i) {
-    const bool is_long = queue_.next().request.client == "long";
+    const bool is_long = client_of_[queue_.next().id] == "long";
     const int64_t tokens = is_long ? 50 : 10;
     served[is_long ? "long" : "short"] += tokens;
     serve(tokens);
@@ -103,7 +104,7 @@ TEST_F(WaitQueueTest, WhoComesBackIsLiftedToTheOthers) {
   for (int i = 0; i < 20; ++i) add("rare");
   std::map<std::string, int> turns;
   for (int i = 0; i < 20; ++i) {
-    ++turns[queue_.next().request.client];
+    ++turns[client_of_[queue_.next().id]];
     serve(100);
   }
   EXPECT_NEAR(turns["steady"], turns["rare"], 2);

@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/touch.h"
 #include "kv/rules.h"
 #include "kv/slot.h"
 #include "kv/spec.h"
@@ -106,6 +108,14 @@ class BlockTables {
     return {*this, row, changes};
   }
 
+  // Asks for what is kept of the first rows beside their blocks (base/touch.h).
+  void fetch_rows(size_t rows) const {
+    touch_all(std::span(claimed_).first(rows));
+    for (const Table& t : tables_) {
+      touch_all(std::span(t.width).first(rows));
+      touch_all(std::span(t.first).first(rows));
+    }
+  }
   // Any group's view, over host memory. Valid while this object lives.
   GroupView view(GroupId group) const;
 

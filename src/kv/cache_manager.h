@@ -16,9 +16,11 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "base/touch.h"
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/cache_plan.h"
@@ -106,6 +108,13 @@ class CacheManager {
   // The results of steps were read: the row's first num_tokens tokens are in the cache for good. Windows move (KV-2).
   // REQUIRES: never decreasing, at most what was planned.
   void set_processed(RowId row, int32_t num_tokens);
+  // Asks for what set_processed reads of rows up to `last` (base/touch.h).
+  void fetch_rows(RowId last) const {
+    const auto rows = static_cast<size_t>(last.value()) + 1;
+    touch_all(std::span(fills_).first(rows));
+    touch_all(std::span(rows_).first(rows));
+    tables_.fetch_rows(rows);
+  }
   // The last num_tokens planned tokens were rejected. REQUIRES: they are not processed; the row is not in the next
   // plan.
   void rollback(RowId row, int32_t num_tokens);
