@@ -2,74 +2,19 @@
 // of consecutive nodes are different ones, so that they come from memory. Prints one JSON object a shape.
 //
 //   cuda_ops [tokens ...]        SmolLM2's shapes, Q4_1 weights, Q8_0 embedding
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <random>
 
+#include "cuda/op_bench.h"
 #include "device/registry.h"
-#include "ops/op_table.h"
 
 namespace {
 
 using namespace bz;
+using bench::Bench;
 
 constexpr int32_t kD = 576, kHeads = 9, kKvHeads = 3, kHd = 64, kInter = 1536, kVocab = 49152, kLayers = 30;
 constexpr int32_t kBlock = 128, kContext = 320, kColumns = 4;
-
-struct Bench {
-  device::Device& device;
-  const ops::OpTable& ops;
-  std::unique_ptr<device::Stream> stream = device.create_stream();
-  std::vector<device::Buffer> buffers;
-  std::mt19937_64 rng{1};
-
-  std::byte* allocate(size_t bytes) {
-    buffers.push_back(std::move(device.allocate(bytes).value()));
-    return buffers.back().device();
-  }
-  template <class T>
-  T* upload(const std::vector<T>& v) {
-    std::byte* p = allocate(v.size() * sizeof(T));
-    device.copy_to_device(p, v.data(), v.size() * sizeof(T));
-    return reinterpret_cast<T*>(p);
-  }
-  ops::TensorRef random(int32_t rows, int32_t cols) {
-    std::vector<float> v(static_cast<size_t>(rows) * static_cast<size_t>(cols));
-    std::normal_distribution<float> normal;
-    for (float& f : v) f = normal(rng);
-    return ops::tensor_f32(upload(v), rows, cols);
-  }
-  // Random quantised bytes, small scales.
-  ops::Weight weight(DType dtype, int32_t n, int32_t k) {
-    std::vector<std::byte> v(static_cast<size_t>(row_bytes(dtype, k) * n));
-    for (std::byte& b : v) b = static_cast<std::byte>(rng());
-    const auto block = static_cast<size_t>(dtype_info(dtype).block_bytes);
-    for (size_t i = 0; i < v.size(); i += block) {
-      v[i + 1] = std::byte{0x20};
-      if (dtype == DType::kQ4_1) v[i + 3] = std::byte{0xA0};
-    }
-    return {upload(v), dtype, n, k};
-  }
-  // Microseconds of one of `n` nodes; fn(i) enqueues node i.
-  double node_us(int n, const std::function<void(int)>& fn) {
-    stream->begin_capture();
-    for (int i = 0; i < n; ++i) fn(i);
-    const auto graph = stream->end_capture().value();
-    std::vector<double> t;
-    for (int r = 0; r < 11; ++r) {
-      stream->synchronize();
-      const auto start = std::chrono::steady_clock::now();
-      for (int k = 0; k < 4; ++k) stream->launch(*graph);
-      stream->synchronize();
-      t.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() * 1e6 / 4 / n);
-    }
-    std::sort(t.begin(), t.end());
-    return t[t.size() / 2];
-  }
-};
 
 void run(Bench& b, int32_t tokens) {
   const ops::OpTable& ops = b.ops;
@@ -126,21 +71,25 @@ void run(Bench& b, int32_t tokens) {
   const auto* norm = static_cast<const float*>(b.random(1, kD).data);
   const ops::ValidCount valid = v.num_valid_tokens;
   device::Stream& s = *b.stream;
+  const size_t lent_bytes = ops.matmul_scratch_bytes(tokens, kInter);
+  void* lent = b.allocate(lent_bytes);
   const auto qkv = [&](int i) {
     const Layer& l = w[static_cast<size_t>(i)];
     ops.norm_qkv(s, {x, norm, 1e-5f, l.q, l.k, l.v, q, cos_sin, ops::RopeStyle::kAdjacentPairs, v.groups[0].slots,
-                     layers[static_cast<size_t>(i)], valid});
+                     layers[static_cast<size_t>(i)], valid, lent, lent_bytes});
   };
   const auto attention = [&](int i) {
     ops.attention(s, {q, attn, kHeads, 0.125f, 0, layers[static_cast<size_t>(i)], v, nullptr, 0});
   };
-  const auto o = [&](int i) { ops.matmul(s, {attn, {{w[static_cast<size_t>(i)].o, x}}, 1, 0, nullptr, 0, valid}); };
+  const auto o = [&](int i) {
+    ops.matmul(s, {attn, {{w[static_cast<size_t>(i)].o, x}}, 1, 0, lent, lent_bytes, valid});
+  };
   const auto gate_up = [&](int i) {
     const Layer& l = w[static_cast<size_t>(i)];
-    ops.norm_gate_up(s, {x, norm, 1e-5f, l.gate, l.up, gate, valid});
+    ops.norm_gate_up(s, {x, norm, 1e-5f, l.gate, l.up, gate, valid, lent, lent_bytes});
   };
   const auto down = [&](int i) {
-    ops.matmul(s, {gate, {{w[static_cast<size_t>(i)].down, x}}, 1, 0, nullptr, 0, valid});
+    ops.matmul(s, {gate, {{w[static_cast<size_t>(i)].down, x}}, 1, 0, lent, lent_bytes, valid});
   };
   const double layer_us = b.node_us(kLayers, [&](int i) { qkv(i), attention(i), o(i), gate_up(i), down(i); });
   std::printf(
@@ -149,7 +98,7 @@ void run(Bench& b, int32_t tokens) {
       tokens, kContext, b.node_us(kLayers, qkv), b.node_us(kLayers, attention), b.node_us(kLayers, o),
       b.node_us(kLayers, gate_up), b.node_us(kLayers, down), layer_us,
       b.node_us(60, [&](int) { ops.rms_norm(s, {x, norm, last, 1e-5f, valid}); }),
-      b.node_us(6, [&](int) { ops.matmul(s, {last, {{head, logits}}, 1, 0, nullptr, 0, valid}); }));
+      b.node_us(6, [&](int) { ops.matmul(s, {last, {{head, logits}}, 1, 0, lent, lent_bytes, valid}); }));
 }
 
 }  // namespace

@@ -21,6 +21,12 @@ if(BZ_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
   find_package(CUDAToolkit REQUIRED)
+  # Its types alone: the library is found at run time, or done without (ops/cuda/cublas_lt.h).
+  find_path(BZ_CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NOT BZ_CUBLASLT_INCLUDE)
+    message(FATAL_ERROR "CUDA backend: no cublasLt.h in ${CUDAToolkit_INCLUDE_DIRS}; install the toolkit's cuBLAS headers "
+                        "(package libcublas-dev), or configure with -DBZ_CUDA=OFF")
+  endif()
   # --expt-relaxed-constexpr: kv/slot.h is constexpr and runs on the device (PAD-2). Werror for host code comes from
   # bz_flags; here for what nvcc itself warns about.
   set(BZ_CUDA_FLAGS --expt-relaxed-constexpr -lineinfo -Werror=all-warnings -Xcudafe=--display_error_number

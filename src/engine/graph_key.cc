@@ -38,6 +38,16 @@ std::vector<int32_t> decode_capture_sizes(int32_t max_rows) {
   return sizes;
 }
 
+std::vector<int32_t> step_sizes(const GraphLimits& limits) {
+  std::vector<int32_t> sizes = decode_capture_sizes(limits.max_rows);
+  for (const int32_t limit : {limits.max_rows, limits.max_tokens}) {
+    for (int32_t n = 0; n < limit;) sizes.push_back(n = pad_size(n + 1, limit));
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  return sizes;
+}
+
 std::string GraphKey::name() const {
   if (uniform_query_len == 1) return fmt::format("decode-{}", rows);
   return fmt::format("mixed-{}x{}{}", tokens, rows, logits > rows ? "-scored" : "");

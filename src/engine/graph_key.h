@@ -49,6 +49,9 @@ struct StepShape {
 // Rows of the decode steps that are recorded, ascending: 1, 2, 4, 8 .. 248 step 8, 256 .. step 16, max_rows.
 std::vector<int32_t> decode_capture_sizes(int32_t max_rows);
 
+// Every number of tokens, and of logits rows, that the steps of these limits can have; ascending.
+std::vector<int32_t> step_sizes(const GraphLimits& limits);
+
 // The smallest size that holds the step: decode steps (tokens == rows) one of decode_capture_sizes, mixed ones powers
 // of two. REQUIRES: the shape is within the limits.
 GraphKey choose_graph_key(const GraphLimits& limits, const StepShape& shape);

@@ -38,6 +38,23 @@ TEST(GraphKey, CaptureSizes) {
   }
 }
 
+TEST(GraphKey, StepSizesAreAllThatKeysHave) {
+  EXPECT_THAT(step_sizes({GraphMode::kFull, 48, 20}), testing::ElementsAre(1, 2, 4, 8, 16, 20, 32, 48));
+  for (const GraphLimits limits : {GraphLimits{GraphMode::kFull, 512, 70}, {GraphMode::kAuto, 100, 100}}) {
+    const std::vector<int32_t> sizes = step_sizes(limits);
+    for (int32_t tokens = 1; tokens <= limits.max_tokens; ++tokens) {
+      for (const int32_t rows : {1, 7, 50, limits.max_rows}) {
+        StepShape shape = rows < tokens ? mixed(tokens, rows) : decode(rows);
+        for (shape.logits = 1; shape.logits <= tokens; shape.logits += 37) {
+          const GraphKey key = choose_graph_key(limits, shape);
+          EXPECT_THAT(sizes, testing::Contains(key.tokens));
+          EXPECT_THAT(sizes, testing::Contains(key.logits));
+        }
+      }
+    }
+  }
+}
+
 TEST(GraphKey, MixedStepsPadTokensAndRows) {
   EXPECT_EQ(key_name(mixed(2, 1)), "mixed-16x1");
   EXPECT_EQ(key_name(mixed(100, 3)), "mixed-128x4");

@@ -58,7 +58,9 @@ Status GraphRunner::allocate(const kv::Layout& layout) {
   BZ_ASSIGN(adjusted_, device_.allocate(per_row * sizeof(float)));
   const size_t scratch = ops_.sample_scratch_bytes(config_.limits.max_rows, model_.vocab_size());
   BZ_ASSIGN(sample_scratch_, device_.allocate(std::max(scratch, per_row * sizeof(int32_t))));
-  return model_.reserve(device_, ops_, config_.limits.max_tokens, config_.limits.max_rows);
+  BZ_TRY(model_.reserve(device_, ops_, config_.limits.max_tokens, config_.limits.max_rows));
+  model_.prepare_products(*stream_, ops_, step_sizes(graph_limits()));
+  return ok_status();
 }
 
 ops::TensorRef GraphRunner::logits(const GraphKey& key) const {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "base/math.h"
+#include "models/llama_activations.h"
 #include "models/llama_tensors.h"
 
 namespace bz::models {
@@ -25,23 +25,12 @@ struct LayerWeights {
   Weight down;             // [D, I]
 };
 
-// Activations of one step, for the largest step; a smaller one uses the front.
-struct Activations {
-  device::Buffer memory;
-  float* x;        // [T, D] residual stream
-  float* h;        // [T, D] normed
-  float* q;        // [T, H*hd]
-  float* k;        // [T, Hkv*hd]
-  float* v;        // [T, Hkv*hd]
-  float* attn;     // [T, H*hd]
-  float* gate;     // [T, I]
-  float* up;       // [T, I]
-  float* cos_sin;  // [T, hd]
-  float* last;     // [max(T, R), D] rows whose logits are wanted
-  void* scratch;   // of matmul
-  size_t scratch_bytes;
-  double* inv_freq;  // [hd / 2]
-};
+bool fuses_qkv(const ops::OpTable& ops, const LayerWeights& w) {
+  return ops.norm_qkv != nullptr && w.q.dtype == w.k.dtype && w.q.dtype == w.v.dtype;
+}
+bool fuses_gate_up(const ops::OpTable& ops, const LayerWeights& w) {
+  return ops.norm_gate_up != nullptr && w.gate.dtype == w.up.dtype;
+}
 
 class Llama final : public Model {
  public:
@@ -60,6 +49,7 @@ class Llama final : public Model {
     return layer;
   }
   Status reserve(device::Device& device, const ops::OpTable& ops, int32_t max_tokens, int32_t max_rows) override;
+  void prepare_products(device::Stream& stream, const ops::OpTable& ops, std::span<const int32_t> step_sizes) override;
   void forward(const ForwardContext& ctx) override;
   int64_t weight_bytes() const override { return weight_bytes_; }
 
@@ -85,7 +75,7 @@ class Llama final : public Model {
   const float* output_norm_ = nullptr;
   std::vector<LayerWeights> layers_;
   int64_t weight_bytes_ = 0;
-  Activations a_ = {};
+  LlamaActivations a_ = {};
 };
 
 Result<Weight> Llama::weight(const formats::GgufFile& file, const std::string& name, const ops::OpTable& ops) {
@@ -141,44 +131,26 @@ Status Llama::bind(const formats::GgufFile& file, const ops::OpTable& ops, const
 }
 
 Status Llama::reserve(device::Device& device, const ops::OpTable& ops, int32_t max_tokens, int32_t max_rows) {
-  const int64_t t = max_tokens;
-  const int64_t q_dim = int64_t{config_.num_heads} * config_.head_dim;
-  const int64_t kv_dim = int64_t{config_.num_kv_heads} * config_.head_dim;
-  const int64_t d = config_.hidden_size;
-  const int64_t inter = config_.intermediate_size;
-  a_.scratch_bytes =
-      ops.matmul_scratch_bytes(std::max(max_tokens, max_rows),
-                               std::max({config_.hidden_size, config_.intermediate_size, static_cast<int32_t>(q_dim)}));
-  struct Piece {
-    void** address;
-    int64_t bytes;
-  };
-  const auto f32 = [](float** p, int64_t n) { return Piece{reinterpret_cast<void**>(p), n * 4}; };
-  const Piece pieces[] = {
-      f32(&a_.x, t * d),
-      f32(&a_.h, t * d),
-      f32(&a_.q, t * q_dim),
-      f32(&a_.k, t * kv_dim),
-      f32(&a_.v, t * kv_dim),
-      f32(&a_.attn, t * q_dim),
-      f32(&a_.gate, t * inter),
-      f32(&a_.up, t * inter),
-      f32(&a_.cos_sin, t * config_.head_dim),
-      f32(&a_.last, std::max<int64_t>(t, max_rows) * d),
-      {&a_.scratch, static_cast<int64_t>(a_.scratch_bytes)},
-      {reinterpret_cast<void**>(&a_.inv_freq), config_.head_dim / 2 * 8},
-  };
-  int64_t total = 0;
-  for (const Piece& p : pieces) total += round_up<int64_t>(p.bytes, 128);
-  BZ_ASSIGN(a_.memory, device.allocate(static_cast<size_t>(total)));
-  std::byte* next = a_.memory.device();
-  for (const Piece& p : pieces) {
-    *p.address = next;
-    next += round_up<int64_t>(p.bytes, 128);
-  }
-  const std::vector<double> inv_freq = rope_inv_freq(config_.rope);
-  device.copy_to_device(a_.inv_freq, inv_freq.data(), inv_freq.size() * sizeof(double));
+  BZ_ASSIGN(a_, make_llama_activations(config_, device, ops, max_tokens, max_rows));
   return ok_status();
+}
+
+// What attention_block, ffn_block and logits_block will multiply by.
+void Llama::prepare_products(device::Stream& stream, const ops::OpTable& ops, std::span<const int32_t> step_sizes) {
+  using Op = ops::ProductsParams::Op;
+  if (ops.prepare_products == nullptr) return;
+  for (const int32_t tokens : step_sizes) {
+    const auto prepare = [&](Op op, const auto&... weights) {
+      ops.prepare_products(stream, {op, {weights...}, sizeof...(weights), tokens, a_.scratch, a_.scratch_bytes});
+    };
+    for (const LayerWeights& w : layers_) {
+      prepare(fuses_qkv(ops, w) ? Op::kNormQkv : Op::kMatmul, w.q, w.k, w.v);
+      prepare(Op::kMatmul, w.o);
+      prepare(fuses_gate_up(ops, w) ? Op::kNormGateUp : Op::kMatmul, w.gate, w.up);
+      prepare(Op::kMatmul, w.down);
+    }
+    prepare(Op::kMatmul, output_);
+  }
 }
 
 void Llama::matmul(const ForwardContext& ctx, ops::ValidCount num_valid, TensorRef x, bool accumulate,
@@ -208,9 +180,9 @@ void Llama::attention_block(const ForwardContext& ctx, const LayerWeights& w, in
   const int32_t group = ctx.kv_groups[layer];
 
   const kv::SlotId* slots = ctx.view.groups[group].slots;
-  if (ctx.ops.norm_qkv != nullptr && w.q.dtype == w.k.dtype && w.q.dtype == w.v.dtype) {
+  if (fuses_qkv(ctx.ops, w)) {
     ctx.ops.norm_qkv(ctx.stream, {x, w.attn_norm, config_.rms_norm_eps, w.q, w.k, w.v, q, cos_sin, config_.rope.style,
-                                  slots, ctx.kv_layers[layer], valid});
+                                  slots, ctx.kv_layers[layer], valid, a_.scratch, a_.scratch_bytes});
   } else {
     ctx.ops.rms_norm(ctx.stream, {x, w.attn_norm, h, config_.rms_norm_eps, valid});
     matmul(ctx, valid, h, false, {{&w.q, q}, {&w.k, k}, {&w.v, v}});
@@ -229,8 +201,9 @@ void Llama::ffn_block(const ForwardContext& ctx, const LayerWeights& w) {
   const TensorRef gate = ops::tensor_f32(a_.gate, t, config_.intermediate_size);
   const TensorRef up = ops::tensor_f32(a_.up, t, config_.intermediate_size);
 
-  if (ctx.ops.norm_gate_up != nullptr && w.gate.dtype == w.up.dtype) {
-    ctx.ops.norm_gate_up(ctx.stream, {x, w.ffn_norm, config_.rms_norm_eps, w.gate, w.up, gate, valid});
+  if (fuses_gate_up(ctx.ops, w)) {
+    ctx.ops.norm_gate_up(
+        ctx.stream, {x, w.ffn_norm, config_.rms_norm_eps, w.gate, w.up, gate, valid, a_.scratch, a_.scratch_bytes});
   } else {
     ctx.ops.rms_norm(ctx.stream, {x, w.ffn_norm, h, config_.rms_norm_eps, valid});
     matmul(ctx, valid, h, false, {{&w.gate, gate}, {&w.up, up}});

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,9 @@ class Model {
   virtual ops::KvLayer kv_layer(int32_t layer) const = 0;
   // Allocates activations for steps of up to max_tokens tokens and max_rows rows. Called once, before forward.
   virtual Status reserve(device::Device& device, const ops::OpTable& ops, int32_t max_tokens, int32_t max_rows) = 0;
+  // Has the ops choose and load what its products need, for steps of these numbers of tokens or logits rows. Called
+  // once, after reserve, where nothing is captured.
+  virtual void prepare_products(device::Stream&, const ops::OpTable&, std::span<const int32_t> /*step_sizes*/) {}
   virtual void forward(const ForwardContext& ctx) = 0;
   // Bytes of weights read for one token.
   virtual int64_t weight_bytes() const = 0;

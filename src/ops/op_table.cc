@@ -32,7 +32,7 @@ Result<const OpTable*> op_table_for(device::DeviceKind kind, [[maybe_unused]] bo
   if (kind == device::DeviceKind::kCpu) return cpu_table();
   if (kind == device::DeviceKind::kNull) return &null::table();
 #if defined(BZ_CUDA)
-  if (kind == device::DeviceKind::kCuda) return &cuda::table(batch_invariant);
+  if (kind == device::DeviceKind::kCuda) return cuda::table(batch_invariant);
 #endif
   return invalid_argument("no ops for this device in this build; use --device cpu");
 }

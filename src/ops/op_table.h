@@ -42,7 +42,11 @@ struct OpTable {
   void (*norm_logits)(device::Stream&, const NormLogitsParams&) = nullptr;
   bool (*supports_norm_logits)(const NormLogitsParams&) = nullptr;
 
-  // Scratch of a matmul with `tokens` input rows of `k` columns.
+  // Called while starting, for all products of a model and all numbers of tokens that steps will have: chooses and
+  // loads what a step, or its capture, may not. nullptr: nothing to do.
+  void (*prepare_products)(device::Stream&, const ProductsParams&) = nullptr;
+
+  // Scratch of a matmul with `tokens` input rows of `k` columns, or of a fused form of one.
   size_t (*matmul_scratch_bytes)(int32_t tokens, int32_t k);
   // Scratch of attention over at most `max_position` positions. May be given less, or none: then long rows are slower.
   size_t (*attention_scratch_bytes)(int32_t num_heads, int32_t head_dim, int32_t max_position);

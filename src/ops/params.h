@@ -119,7 +119,8 @@ struct RmsNormParams {
 };
 
 // For each part: out = x * weight^T, or out += x * weight^T if accumulate. x f32 [T, K]; weight [N, K]; out f32 [T, N].
-// Several weights share one input (q, k, v; gate, up). `scratch` holds the quantised input: matmul_scratch_bytes().
+// Several weights share one input (q, k, v; gate, up). `scratch` holds what the backend makes of its inputs and of its
+// sums on the way: matmul_scratch_bytes(). None (on CUDA alone): slower kernels, whose sums differ in the last places.
 struct MatmulPart {
   Weight weight;
   TensorRef out;
@@ -204,6 +205,8 @@ struct NormQkvParams {
   const kv::SlotId* slots;  // [T]
   KvLayer layer;
   ValidCount num_valid;
+  void* scratch;  // as matmul's
+  size_t scratch_bytes;
 };
 
 // rms_norm, the gate and up products, silu_mul. x f32 [T, D]; out f32 [T, I].
@@ -215,6 +218,19 @@ struct NormGateUpParams {
   Weight up;
   TensorRef out;
   ValidCount num_valid;
+  void* scratch;  // as matmul's
+  size_t scratch_bytes;
+};
+
+// The weights that one of these ops multiplies by, in the order of its parameters.
+struct ProductsParams {
+  enum class Op : int32_t { kMatmul, kNormQkv, kNormGateUp };
+  Op op;
+  Weight weights[MatmulParams::kMaxParts];
+  int32_t num_weights;
+  int32_t tokens;  // T
+  void* scratch;   // as the op will get
+  size_t scratch_bytes;
 };
 
 // out[l] = x[index[l]], zeros where index[l] is -1. x f32 [T, D], out f32 [L, D].

@@ -1,6 +1,7 @@
 #include "ops/cuda/cuda_ops.h"
 
 #include "ops/cuda/checks.h"
+#include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/decode_logits.h"
 #include "ops/cuda/kernels.h"
 #include "ops/shape_checks.h"
@@ -31,7 +32,8 @@ constexpr OpTable kDefault = {
     .norm_gate_up = norm_gate_up,
     .norm_logits = decode_logits,
     .supports_norm_logits = supports_decode_logits,
-    .matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; },
+    .prepare_products = prepare_products,
+    .matmul_scratch_bytes = matmul_scratch_bytes,
     .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
     .sample_scratch_bytes = sample_scratch_bytes,
     .supports_weight = supports_weight,
@@ -45,6 +47,8 @@ constexpr OpTable batch_invariant_table() {
   t.attention = attention_invariant;
   t.norm_qkv = norm_qkv_invariant;
   t.norm_gate_up = norm_gate_up_invariant;
+  t.prepare_products = nullptr;
+  t.matmul_scratch_bytes = [](int32_t, int32_t) { return size_t{0}; };
   t.norm_logits = nullptr;  // one row alone would have sums of its own
   t.supports_norm_logits = nullptr;
   return t;
@@ -53,6 +57,10 @@ constexpr OpTable kBatchInvariant = batch_invariant_table();
 
 }  // namespace
 
-const OpTable& table(bool batch_invariant) { return batch_invariant ? kBatchInvariant : kDefault; }
+Result<const OpTable*> table(bool batch_invariant) {
+  if (batch_invariant) return &kBatchInvariant;
+  BZ_TRY(find_cublas_lt().status());
+  return &kDefault;
+}
 
 }  // namespace bz::ops::cuda

@@ -5,7 +5,8 @@
 
 namespace bz::ops::cuda {
 
-// batch_invariant: no bit of a row depends on its batch mates (PAD-9b).
-const OpTable& table(bool batch_invariant);
+// batch_invariant: no bit of a row depends on its batch mates (PAD-9b). Looks for cuBLASLt (cublas_lt.h), which may be
+// missing; an error: BLOCKZERO_CUBLASLT names something else.
+Result<const OpTable*> table(bool batch_invariant);
 
 }  // namespace bz::ops::cuda

@@ -32,6 +32,12 @@ MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t
 
 bool prefer_mma(int32_t tokens, bool invariant) { return invariant || tokens > kMatvecTokens; }
 
+bool prefer_split(DType weight, int32_t tokens, bool invariant) {
+  constexpr int32_t kMinBf16 = 64;     // its weights are read where they lie
+  constexpr int32_t kMinOthers = 256;  // theirs are written out anew for each product
+  return !invariant && tokens >= (weight == DType::kBF16 ? kMinBf16 : kMinOthers);
+}
+
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant) {
   MmaConfig c;
   c.tokens_per_cta = tokens > 64 ? 32 : 16;

@@ -16,6 +16,7 @@ void rope_store(device::Stream& stream, const RopeStoreParams& p);
 void attention(device::Stream& stream, const AttentionParams& p);
 void norm_qkv(device::Stream& stream, const NormQkvParams& p);
 void norm_gate_up(device::Stream& stream, const NormGateUpParams& p);
+void prepare_products(device::Stream& stream, const ProductsParams& p);
 void decode_logits(device::Stream& stream, const NormLogitsParams& p);
 void silu_mul(device::Stream& stream, const SiluMulParams& p);
 void gather_rows(device::Stream& stream, const GatherRowsParams& p);
@@ -32,6 +33,7 @@ void norm_qkv_invariant(device::Stream& stream, const NormQkvParams& p);
 void norm_gate_up_invariant(device::Stream& stream, const NormGateUpParams& p);
 void attention_invariant(device::Stream& stream, const AttentionParams& p);
 
+size_t matmul_scratch_bytes(int32_t tokens, int32_t k);
 size_t sample_scratch_bytes(int32_t rows, int32_t vocab);
 
 }  // namespace bz::ops::cuda

@@ -5,6 +5,9 @@
 // order of any two kernels of a stream is kept, through the ones between them. Most call let_next_start() right after
 // it, some before, which has several kernels fetch their weights at once.
 //
+// A kernel that is not ours (cuBLASLt's, split_linear.h) stands in that chain as well: launched without the attribute
+// it begins when all before it have finished, and what follows it begins when it has, for it lets nobody start earlier.
+//
 // Read before the wait may be weights, and what earlier steps or prepare wrote: prepare lets nobody start before it has
 // finished, so no later kernel of its step can.
 #pragma once

@@ -2,7 +2,9 @@
 #include "ops/cuda/linear.h"
 #include "base/check.h"
 #include "ops/cuda/checks.h"
+#include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/split_linear.h"
 
 namespace bz::ops::cuda {
 
@@ -28,8 +30,21 @@ void run(device::Stream& stream, const char* op, const LinearParams& p, bool inv
   }
 }
 
-void run(device::Stream& stream, const char* op, DType dtype, LinearParams& p, bool invariant) {
-  p.num_pairs = count_pairs(p);
+// What the caller lends; none: all on our own kernels.
+struct Scratch {
+  void* data;
+  size_t bytes;
+};
+
+bool can_split(DType dtype, const LinearParams& p, const Scratch& scratch, bool invariant) {
+  if (scratch.data == nullptr || scratch.bytes == 0 || !prefer_split(dtype, p.tokens, invariant)) return false;
+  BZ_CHECK_GE(scratch.bytes, split_scratch_bytes(p.tokens, p.k));
+  return true;
+}
+
+void run(device::Stream& stream, const char* op, DType dtype, const LinearParams& p, const Scratch& scratch,
+         bool invariant) {
+  if (can_split(dtype, p, scratch, invariant) && run_split_linear(stream, op, dtype, p, scratch.data)) return;
   switch (dtype) {
     case DType::kF32: return run<DType::kF32>(stream, op, p, invariant);
     case DType::kF16: return run<DType::kF16>(stream, op, p, invariant);
@@ -41,7 +56,7 @@ void run(device::Stream& stream, const char* op, DType dtype, LinearParams& p, b
   }
 }
 
-LinearParams linear_of(const TensorRef& x, ValidCount num_valid) {
+LinearParams linear_of_x(const TensorRef& x, ValidCount num_valid) {
   LinearParams p;
   p.x = static_cast<const float*>(x.data);
   p.x_stride = x.row_stride;
@@ -53,26 +68,55 @@ LinearParams linear_of(const TensorRef& x, ValidCount num_valid) {
 
 void add_part(LinearParams& p, const Weight& w, const TensorRef& out) {
   p.parts[p.num_parts++] = {w.data, w.n, static_cast<float*>(out.data), out.row_stride};
+  p.num_pairs = count_pairs(p);
 }
 
-// Parts of one type share a launch.
+// The first part behind `first` whose weights have another type: parts of one type share a launch.
+int32_t end_of_type(int32_t first, int32_t num_parts, const auto& weight_of) {
+  int32_t end = first;
+  while (end < num_parts && weight_of(end).dtype == weight_of(first).dtype) ++end;
+  return end;
+}
+
 void run_matmul(device::Stream& stream, const MatmulParams& m, bool invariant) {
   check(m);
-  for (int first = 0; first < m.num_parts;) {
-    LinearParams p = linear_of(m.x, m.num_valid);
-    p.accumulate = m.accumulate;
-    const DType dtype = m.parts[first].weight.dtype;
-    while (first < m.num_parts && m.parts[first].weight.dtype == dtype) {
-      add_part(p, m.parts[first].weight, m.parts[first].out);
-      ++first;
-    }
-    run(stream, "matmul", dtype, p, invariant);
+  const auto weight_of = [&](int32_t i) -> const Weight& { return m.parts[i].weight; };
+  for (int32_t first = 0, end = 0; first < m.num_parts; first = end) {
+    end = end_of_type(first, m.num_parts, weight_of);
+    run(stream, "matmul", weight_of(first).dtype, linear_of(m, first, end), {m.scratch, m.scratch_bytes}, invariant);
   }
 }
 
 void run_norm_qkv(device::Stream& stream, const NormQkvParams& n, bool invariant) {
   check(n);
-  LinearParams p = linear_of(n.x, n.num_valid);
+  run(stream, "norm_qkv", n.q.dtype, linear_of(n), {n.scratch, n.scratch_bytes}, invariant);
+}
+
+void run_norm_gate_up(device::Stream& stream, const NormGateUpParams& n, bool invariant) {
+  check(n);
+  run(stream, "norm_gate_up", n.gate.dtype, linear_of(n), {n.scratch, n.scratch_bytes}, invariant);
+}
+
+Epilogue epilogue_of(ProductsParams::Op op) {
+  switch (op) {
+    case ProductsParams::Op::kMatmul: return Epilogue::kStore;
+    case ProductsParams::Op::kNormQkv: return Epilogue::kRopeStore;
+    case ProductsParams::Op::kNormGateUp: return Epilogue::kSiluMul;
+  }
+  return Epilogue::kStore;
+}
+
+}  // namespace
+
+LinearParams linear_of(const MatmulParams& m, int32_t first, int32_t end) {
+  LinearParams p = linear_of_x(m.x, m.num_valid);
+  p.accumulate = m.accumulate;
+  for (int32_t i = first; i < end; ++i) add_part(p, m.parts[i].weight, m.parts[i].out);
+  return p;
+}
+
+LinearParams linear_of(const NormQkvParams& n) {
+  LinearParams p = linear_of_x(n.x, n.num_valid);
   p.epilogue = Epilogue::kRopeStore;
   p.norm_weight = n.norm_weight;
   p.norm_eps = n.eps;
@@ -84,21 +128,36 @@ void run_norm_qkv(device::Stream& stream, const NormQkvParams& n, bool invariant
   p.style = n.style;
   p.slots = n.slots;
   p.layer = n.layer;
-  run(stream, "norm_qkv", n.q.dtype, p, invariant);
+  return p;
 }
 
-void run_norm_gate_up(device::Stream& stream, const NormGateUpParams& n, bool invariant) {
-  check(n);
-  LinearParams p = linear_of(n.x, n.num_valid);
+LinearParams linear_of(const NormGateUpParams& n) {
+  LinearParams p = linear_of_x(n.x, n.num_valid);
   p.epilogue = Epilogue::kSiluMul;
   p.norm_weight = n.norm_weight;
   p.norm_eps = n.eps;
   add_part(p, n.gate, n.out);
   add_part(p, n.up, n.out);
-  run(stream, "norm_gate_up", n.gate.dtype, p, invariant);
+  return p;
 }
 
-}  // namespace
+void prepare_products(device::Stream& stream, const ProductsParams& w) {
+  const auto weight_of = [&](int32_t i) -> const Weight& { return w.weights[i]; };
+  for (int32_t first = 0, end = 0; first < w.num_weights; first = end) {
+    end = end_of_type(first, w.num_weights, weight_of);
+    const DType dtype = weight_of(first).dtype;
+    LinearParams p;
+    p.tokens = w.tokens;
+    p.k = weight_of(first).k;
+    p.epilogue = epilogue_of(w.op);
+    for (int32_t i = first; i < end; ++i) add_part(p, weight_of(i), {});
+    if (can_split(dtype, p, {w.scratch, w.scratch_bytes}, false)) prepare_split_linear(stream, dtype, p, w.scratch);
+  }
+}
+
+size_t matmul_scratch_bytes(int32_t tokens, int32_t k) {
+  return cublas_lt() == nullptr ? 0 : split_scratch_bytes(tokens, k);
+}
 
 void matmul(device::Stream& stream, const MatmulParams& m) { run_matmul(stream, m, false); }
 void matmul_invariant(device::Stream& stream, const MatmulParams& m) { run_matmul(stream, m, true); }

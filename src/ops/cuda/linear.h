@@ -80,6 +80,11 @@ inline int32_t count_pairs(const LinearParams& p) {
   return pairs;
 }
 
+// The Linear of an op's parameters; of a matmul, of its parts [first, end), which have one type.
+LinearParams linear_of(const MatmulParams& m, int32_t first, int32_t end);
+LinearParams linear_of(const NormQkvParams& n);
+LinearParams linear_of(const NormGateUpParams& n);
+
 // How a Linear is computed. Pure functions of shapes, so that a graph key has one. invariant: the order of sums may not
 // depend on the number of tokens (PAD-9b).
 struct MatvecConfig {
@@ -93,6 +98,8 @@ struct MmaConfig {
 };
 inline constexpr int32_t kMaxOneK = 6 * 32 * 8;  // what matvec_one.cuh holds in registers
 bool prefer_mma(int32_t tokens, bool invariant);
+// Products by a library (split_linear.h), if there is one; never for invariant sums, whose order it does not promise.
+bool prefer_split(DType weight, int32_t tokens, bool invariant);
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant);
 
