@@ -1,16 +1,15 @@
 #include "kv/block_pool.h"
 
+#include "base/touch.h"
 #include "kv/hash.h"
 
 namespace bz::kv {
 
 BlockPool::BlockPool(int32_t num_blocks) : num_blocks_(num_blocks) {
   BZ_CHECK_GE(num_blocks, 2);
-  nodes_.resize(static_cast<size_t>(num_blocks) + 1);
-  fences_.resize(static_cast<size_t>(num_blocks));
-  const auto fenced = static_cast<uint32_t>(num_blocks);
-  nodes_[fenced].prev = nodes_[fenced].next = fenced;
-  for (uint32_t id = 1; id < fenced; ++id) {
+  nodes_.resize(static_cast<size_t>(num_blocks));
+  fenced_.reserve(max_fenced_places());
+  for (uint32_t id = 1; id < static_cast<uint32_t>(num_blocks); ++id) {
     nodes_[id].state = State::kFree;
     link_before(0, id);
   }
@@ -22,9 +21,13 @@ void BlockPool::add_ref(BlockId block) {
   BZ_CHECK_LT(block.value(), static_cast<uint32_t>(num_blocks_));
   Node& n = nodes_[block.value()];
   if (n.state != State::kOwned) {
-    unlink(block.value());
-    --(n.state == State::kFree ? num_free_ : num_fenced_);
-    fences_[block.value()] = 0;
+    if (n.state == State::kFree) {
+      unlink(block.value());
+      --num_free_;
+    } else {
+      fenced(n).block = 0;
+      --num_fenced_;
+    }
     n.state = State::kOwned;
   }
   BZ_CHECK_LT(n.ref + 0, kMaxRefs);
@@ -38,14 +41,23 @@ void BlockPool::release(BlockId block, uint64_t fence) {
   BZ_CHECK(n.ref > 0);
   n.ref = n.ref - 1;
   if (n.ref > 0) return;
-  if (fence <= processed_) return make_free(block.value());
-  const auto sentinel = static_cast<uint32_t>(num_blocks_);
-  const uint32_t last = nodes_[sentinel].prev;
-  BZ_CHECK(last == sentinel || fences_[last] <= fence);
+  fence <= processed_ ? make_free(block.value()) : make_fenced(block.value(), fence);
+}
+
+void BlockPool::make_fenced(uint32_t block, uint64_t fence) {
+  BZ_CHECK(fenced_.empty() || fenced_.back().fence <= fence);
+  if (fenced_.size() == max_fenced_places()) drop_empty_places();
+  Node& n = nodes_[block];
   n.state = State::kFenced;
-  fences_[block.value()] = fence;
-  link_before(sentinel, block.value());
+  n.next = num_unfenced_ + static_cast<uint32_t>(fenced_.size());
+  fenced_.push_back({block, fence});
   ++num_fenced_;
+}
+
+// At least half of the places are empty when they are all taken: a place costs O(1).
+void BlockPool::drop_empty_places() {
+  std::erase_if(fenced_, [](const Fenced& f) { return f.block == 0; });
+  for (uint32_t i = 0; i < fenced_.size(); ++i) nodes_[fenced_[i].block].next = num_unfenced_ + i;
 }
 
 void BlockPool::make_free(uint32_t block) {
@@ -59,16 +71,16 @@ void BlockPool::make_free(uint32_t block) {
 void BlockPool::processed(uint64_t sequence) {
   BZ_CHECK_GE(sequence, processed_);
   processed_ = sequence;
-  const auto sentinel = static_cast<uint32_t>(num_blocks_);
-  while (nodes_[sentinel].next != sentinel) {
-    const uint32_t block = nodes_[sentinel].next;
-    if (fences_[block] > sequence) return;
-    fences_[block] = 0;
-    unlink(block);
+  auto end = fenced_.begin();
+  for (; end != fenced_.end() && end->fence <= sequence; ++end) touch(&nodes_[end->block]);
+  for (auto at = fenced_.begin(); at != end; ++at) {
+    if (at->block == 0) continue;
     --num_fenced_;
-    make_free(block);
+    make_free(at->block);
   }
-  BZ_CHECK_EQ(num_fenced_, 0);
+  num_unfenced_ += static_cast<uint32_t>(end - fenced_.begin());
+  fenced_.erase(fenced_.begin(), end);
+  if (fenced_.empty()) num_unfenced_ = 0;
 }
 
 void BlockPool::set_cached(BlockId block, bool cached) {
@@ -78,20 +90,27 @@ void BlockPool::set_cached(BlockId block, bool cached) {
 }
 
 bool BlockPool::lists_are_sound() const {
-  const auto sentinel = static_cast<uint32_t>(num_blocks_);
   std::vector<int> seen(nodes_.size(), 0);
-  const auto walk = [&](uint32_t head, State state, int32_t count) {
-    uint64_t fence = 0;
-    for (uint32_t id = nodes_[head].next; id != head; id = nodes_[id].next) {
-      const Node& n = nodes_[id];
-      if (n.state != state || n.ref != 0 || seen[id]++ != 0 || --count < 0) return false;
-      if (fences_[id] < fence || nodes_[n.next].prev != id) return false;
-      fence = fences_[id];
-    }
-    return count == 0;
+  int32_t num_free = 0, num_fenced = 0;
+  const auto is_sound = [&](uint32_t block, State state) {
+    const Node& n = nodes_[block];
+    return n.state == state && n.ref == 0 && seen[block]++ == 0;
   };
-  if (!walk(0, State::kFree, num_free_) || !walk(sentinel, State::kFenced, num_fenced_)) return false;
-  for (uint32_t id = 1; id < sentinel; ++id) {
+  for (uint32_t id = nodes_[0].next; id != 0; id = nodes_[id].next) {
+    if (!is_sound(id, State::kFree) || nodes_[nodes_[id].next].prev != id) return false;
+    ++num_free;
+  }
+  uint64_t fence = 0;
+  for (uint32_t i = 0; i < fenced_.size(); ++i) {
+    const auto& [block, until] = fenced_[i];
+    if (until < fence || until <= processed_) return false;
+    fence = until;
+    if (block == 0) continue;
+    if (!is_sound(block, State::kFenced) || nodes_[block].next != num_unfenced_ + i) return false;
+    ++num_fenced;
+  }
+  if (num_free != num_free_ || num_fenced != num_fenced_) return false;
+  for (uint32_t id = 1; id < nodes_.size(); ++id) {
     const bool owned = nodes_[id].state == State::kOwned;
     if (owned != (nodes_[id].ref > 0) || owned == (seen[id] != 0)) return false;
   }
@@ -102,10 +121,15 @@ uint64_t BlockPool::hash() const {
   Hasher h;
   h.add(processed_);
   for (const Node& n : nodes_) {
-    h.add(static_cast<uint64_t>(n.next) << 32 | static_cast<uint32_t>(n.ref));
+    const uint32_t next = n.state == State::kFree || n.state == State::kNull ? n.next : 0;
+    h.add(static_cast<uint64_t>(next) << 32 | static_cast<uint32_t>(n.ref));
     h.add(n.cached ? 1u : 0u);
   }
-  for (uint64_t fence : fences_) h.add(fence);
+  for (const Fenced& f : fenced_) {
+    if (f.block == 0) continue;
+    h.add(f.block);
+    h.add(f.fence);
+  }
   return h.value();
 }
 

@@ -5,9 +5,9 @@
 //
 // Invariants
 //   1. Block 0 is never allocated, freed or counted: it is the sentinel of the free list (PAD-1).
-//   2. A block is in exactly one state: free (in the free list), owned (ref > 0), fenced (in the fenced list).
+//   2. A block is in exactly one state: free (in the free list), owned (ref > 0), fenced (in the fenced queue).
 //   3. num_free + num_fenced + num_owned == num_blocks - 1.
-//   4. Fences in the fenced list never decrease from front to back.
+//   4. Fences in the fenced queue never decrease from front to back.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ class BlockPool {
   void set_cached(BlockId block, bool cached);
   bool is_cached(BlockId block) const { return node(block).cached; }
 
-  // Walks both lists: invariants 2 to 4. Slow; for the integrity check.
+  // Walks list and queue: invariants 2 to 4. Slow; for the integrity check.
   bool lists_are_sound() const;
   uint64_t hash() const;
   bool operator==(const BlockPool&) const = default;
@@ -72,11 +72,17 @@ class BlockPool {
   // 12 bytes: freed and allocated in random order, the size of this array is what an operation costs.
   struct Node {
     uint32_t prev = 0;
-    uint32_t next = 0;
+    uint32_t next = 0;  // of a fenced block: its place in the queue
     int32_t ref : 28 = 0;
     State state : 3 = State::kNull;
     bool cached : 1 = false;
     bool operator==(const Node&) const = default;
+  };
+  // A queue and not a list: the blocks that a step sets free are known without reading the blocks one after another.
+  struct Fenced {
+    uint32_t block = 0;  // 0: owned again meanwhile
+    uint64_t fence = 0;
+    bool operator==(const Fenced&) const = default;
   };
 
   const Node& node(BlockId block) const {
@@ -96,10 +102,15 @@ class BlockPool {
     nodes_[n.next].prev = n.prev;
   }
   void make_free(uint32_t block);
+  void make_fenced(uint32_t block, uint64_t fence);
+  void drop_empty_places();
+  // Places of the queue; twice the blocks, so that many are empty when all are taken.
+  size_t max_fenced_places() const { return 2 * static_cast<size_t>(num_blocks_); }
+  Fenced& fenced(const Node& n) { return fenced_[n.next - num_unfenced_]; }
 
-  // nodes_[0] is the free list's sentinel, nodes_[num_blocks_] the fenced list's.
-  std::vector<Node> nodes_;
-  std::vector<uint64_t> fences_;  // [num_blocks] of fenced blocks; 0 for others
+  std::vector<Node> nodes_;  // [num_blocks]; the first is the free list's sentinel
+  std::vector<Fenced> fenced_;
+  uint32_t num_unfenced_ = 0;  // places that have left the queue, since it was empty
   int32_t num_blocks_ = 0;
   int32_t num_free_ = 0;
   int32_t num_fenced_ = 0;

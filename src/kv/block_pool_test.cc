@@ -46,6 +46,26 @@ TEST(BlockPool, FencedBlocksComeBackWhenProcessed) {
   EXPECT_TRUE(pool.lists_are_sound());
 }
 
+// Each time it leaves an empty place in the queue; these are taken out, and the places behind them move.
+TEST(BlockPool, AFencedBlockMayBeHitAnyNumberOfTimes) {
+  BlockPool pool(4);
+  const BlockId a = pool.allocate(), b = pool.allocate(), c = pool.allocate();
+  pool.release(a, 5);
+  pool.add_ref(a);
+  pool.release(b, 5);
+  for (int i = 0; i < 50; ++i) {
+    pool.release(c, 5);
+    ASSERT_TRUE(pool.lists_are_sound());
+    pool.add_ref(c);
+  }
+  EXPECT_EQ(pool.num_fenced(), 1);
+  pool.add_ref(b);
+  EXPECT_EQ(pool.num_fenced(), 0);
+  EXPECT_TRUE(pool.lists_are_sound());
+  pool.processed(5);
+  EXPECT_EQ(pool.num_owned(), 3);
+}
+
 TEST(BlockPool, SharedBlocksStayUntilTheLastOwner) {
   BlockPool pool(3);
   const BlockId a = pool.allocate();
