@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -56,11 +57,14 @@ class Workload {
     request.ignore_eos = true;
     return request;
   }
-  void add(int new_tokens) {
+  // What clients do: it comes to the engine with the next step.
+  void submit(int new_tokens) {
     sinks_.push_back(std::make_shared<CountingSink>());
-    core_.add(engine::RequestId(++next_id_), request(new_tokens), sinks_.back());
+    submitted_.push_back({request(new_tokens), sinks_.back()});
   }
   bool step() {
+    for (auto& [request, sink] : submitted_) core_.add(engine::RequestId(++next_id_), std::move(request), sink);
+    submitted_.clear();
     const bool more = core_.step();
     core_.capture_one();
     return more;
@@ -98,12 +102,13 @@ class Workload {
   std::mt19937_64 rng_;
   uint64_t next_id_;
   std::vector<std::shared_ptr<CountingSink>> sinks_;
+  std::vector<std::pair<engine::Request, std::shared_ptr<CountingSink>>> submitted_;
 };
 
 // All requests at once, until every one has its tokens.
 Run run_batch(engine::LoadedModel& model, const BenchEngineOptions& o, int new_tokens, uint64_t seed, bool measure) {
   Workload work(model, o, seed);
-  for (int r = 0; r < o.rows; ++r) work.add(new_tokens);
+  for (int r = 0; r < o.rows; ++r) work.submit(new_tokens);
   Run run;
   auto start = Clock::now();
   while (!work.all_started() && work.step()) {
@@ -127,19 +132,18 @@ Run run_batch(engine::LoadedModel& model, const BenchEngineOptions& o, int new_t
 Run run_churn(engine::LoadedModel& model, const BenchEngineOptions& o, uint64_t seed, bool measure) {
   Workload work(model, o, seed);
   const auto mean_life = static_cast<uint64_t>(1 / o.churn);  // a request has 1 to longest_answer() new tokens
-  const auto step = [&] {
-    while (work.num_unfinished() < static_cast<size_t>(o.rows)) {
-      work.add(static_cast<int>(1 + work.random() % (2 * mean_life - 1)));
+  const auto fill = [&] {
+    for (size_t n = work.num_unfinished(); n < static_cast<size_t>(o.rows); ++n) {
+      work.submit(static_cast<int>(1 + work.random() % (2 * mean_life - 1)));
     }
-    return work.step();
   };
-  for (uint64_t i = 0; i < 3 * mean_life; ++i) step();  // lives overlap evenly, graphs are recorded
+  for (uint64_t i = 0; i < 3 * mean_life; ++i) fill(), work.step();  // lives overlap evenly, graphs are recorded
   if (measure) model.runner().measure_steps();
   Run run;
   const size_t before = work.tokens();
   const int64_t steps_before = model.runner().stats().steps;
   const auto start = Clock::now();
-  for (int i = 0; i < o.new_tokens; ++i) work.measured(run.host_us, step);
+  for (int i = 0; i < o.new_tokens; ++i) fill(), work.measured(run.host_us, [&] { return work.step(); });
   run.decode_seconds = since(start);
   run.decode_tokens = work.tokens() - before;
   run.steps = model.runner().stats().steps - steps_before;
