@@ -4,6 +4,7 @@
 
 #include "device/cuda/cuda_stream.h"
 #include "device/twin.h"
+#include "ops/cuda/products.h"
 #include "support/models.h"
 #include "support/session.h"
 
@@ -53,6 +54,22 @@ TEST_P(EngineOnGpu, NoBitDependsOnPaddingPoisonOrDummySteps) {
   engine::LoadOptions poisoned = options();
   poisoned.kv_sanitize = true;
   EXPECT_EQ(first_difference(clean, run(poisoned, {.dummy_between = true})), "");
+}
+
+// What a step may not do: algorithms of its products were chosen and loaded before.
+TEST_P(EngineOnGpu, NoStepChoosesAnAlgorithm) {
+  if (GetParam() || ops::cuda::cublas_lt() == nullptr) GTEST_SKIP() << "no cuBLASLt here";
+  const auto stream = gpu()->create_stream();
+  const auto* products = ops::cuda::Products::of(static_cast<device::cuda::CudaStream&>(*stream));
+  ASSERT_NE(products, nullptr);
+  const size_t before = products->num_shapes();
+  engine::LoadOptions o = options();
+  o.max_num_batched_tokens = 300;  // a size of step that no other test has
+  const auto model = load_on_gpu(o);
+  const size_t loaded = products->num_shapes();
+  EXPECT_GT(loaded, before);
+  run_requests(*model, requests_, {.dummy_between = true});
+  EXPECT_EQ(products->num_shapes(), loaded);
 }
 
 TEST_P(EngineOnGpu, EveryGraphModeGivesTheSameBits) {

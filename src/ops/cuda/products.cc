@@ -72,19 +72,27 @@ Products::Products(const CublasLt& lt, cublasLtHandle_t handle, int device_index
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kAlignment);
 }
 
-bool Products::can(const ProductShape& shape, const ProductOperands& operands) {
+size_t Products::num_shapes() const {
+  const std::lock_guard lock(mutex_);
+  return plans_.size();
+}
+
+bool Products::can(device::cuda::CudaStream& stream, const ProductShape& shape, const ProductOperands& operands) {
   const std::lock_guard lock(mutex_);
   const auto known = plans_.find(shape);
   if (known != plans_.end()) return known->second.has_value();
-  const std::optional<Plan>& plan = plans_[shape] = choose(shape, operands);
-  if (!plan.has_value()) {
-    log::info("cuBLASLt has no algorithm for {} x {} x {}: our own, slower kernel runs it", shape.m, shape.n, shape.k);
+  const std::optional<Plan>& plan = plans_[shape] = choose(stream, shape, operands);
+  if (!plan.has_value() && !said_) {
+    said_ = true;
+    log::info("cuBLASLt has no algorithm for {} x {} x {}: such products run on our own, slower kernel (said once)",
+              shape.m, shape.n, shape.k);
   }
   return plan.has_value();
 }
 
 // The library counts columns first: our rows are its columns.
-std::optional<Products::Plan> Products::choose(const ProductShape& shape, const ProductOperands& operands) const {
+std::optional<Products::Plan> Products::choose(const device::cuda::CudaStream& stream, const ProductShape& shape,
+                                               const ProductOperands& operands) const {
   const auto m = static_cast<uint64_t>(shape.m), n = static_cast<uint64_t>(shape.n), k = static_cast<uint64_t>(shape.k);
   Plan plan{};
   check_made(lt_, lt_.create_layout(&plan.a, CUDA_R_16BF, k, m, shape.k));
@@ -97,13 +105,22 @@ std::optional<Products::Plan> Products::choose(const ProductShape& shape, const 
   if (status != CUBLAS_STATUS_SUCCESS) found = 0;
   for (int i = 0; i < found; ++i) {
     plan.algorithm = candidates[i].algo;
-    if (candidates[i].state == CUBLAS_STATUS_SUCCESS && is_kernels_alone(plan, operands)) return plan;
+    if (candidates[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    if (runs(plan, operands, stream) && is_kernels_alone(plan, operands)) return plan;
   }
   return std::nullopt;
 }
 
+// Behind what is enqueued there, so that nobody uses the operands meanwhile.
+bool Products::runs(const Plan& plan, const ProductOperands& operands, const device::cuda::CudaStream& stream) const {
+  cudaStreamCaptureStatus capturing{};
+  BZ_CUDA_CHECK(cudaStreamIsCapturing(stream.handle(), &capturing));
+  if (capturing != cudaStreamCaptureStatusNone) return true;
+  return multiply(plan, operands, stream.handle()) == CUBLAS_STATUS_SUCCESS;
+}
+
 bool Products::is_kernels_alone(const Plan& plan, const ProductOperands& operands) const {
-  BZ_CUDA_CHECK(cudaStreamBeginCapture(trial_, cudaStreamCaptureModeThreadLocal));
+  BZ_CUDA_CHECK(cudaStreamBeginCapture(trial_, cudaStreamCaptureModeRelaxed));
   const cublasStatus_t status = multiply(plan, operands, trial_);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(trial_, &graph);

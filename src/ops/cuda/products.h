@@ -1,8 +1,8 @@
 // Products of bf16 matrices by cuBLASLt, f32 sums:  out[n][m] = sum over k of b[n][k] * a[m][k].
 //
 // An algorithm is chosen for a shape once, by the library's heuristics, and kept: an eager step, a capture and a replay
-// of one shape have the same bits. A trial capture makes sure that it is kernels alone (no memset node) and has them
-// loaded. No call here waits for the device.
+// of one shape have the same bits. It is run once for that, which loads it, and captured once, which shows whether it
+// is kernels alone (no memset node). No call here waits for the device.
 #pragma once
 
 #include <cstddef>
@@ -40,11 +40,15 @@ class Products {
   // used.
   static Products* of(const device::cuda::CudaStream& stream);
 
-  // Has the library an algorithm for this shape? The first time it looks for one; the operands are not touched.
-  bool can(const ProductShape& shape, const ProductOperands& operands);
+  // Has the library an algorithm for this shape? The first time it looks for one and tries it: on `stream`, with what a
+  // and b hold, into out and the workspace. A first time inside a capture is only captured.
+  bool can(device::cuda::CudaStream& stream, const ProductShape& shape, const ProductOperands& operands);
   // REQUIRES: can(shape).
   void enqueue(device::cuda::CudaStream& stream, const char* op, const ProductShape& shape,
                const ProductOperands& operands);
+
+  // Shapes asked for so far.
+  size_t num_shapes() const;
 
   Products(const CublasLt& lt, cublasLtHandle_t handle, int device_index);
 
@@ -54,7 +58,9 @@ class Products {
     cublasLtMatmulAlgo_t algorithm;
   };
 
-  std::optional<Plan> choose(const ProductShape& shape, const ProductOperands& operands) const;
+  std::optional<Plan> choose(const device::cuda::CudaStream& stream, const ProductShape& shape,
+                             const ProductOperands& operands) const;
+  bool runs(const Plan& plan, const ProductOperands& operands, const device::cuda::CudaStream& stream) const;
   bool is_kernels_alone(const Plan& plan, const ProductOperands& operands) const;
   cublasStatus_t multiply(const Plan& plan, const ProductOperands& operands, cudaStream_t stream) const;
 
@@ -64,7 +70,8 @@ class Products {
   cudaStream_t trial_ = nullptr;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatmulPreference_t preference_ = nullptr;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  bool said_ = false;
   std::map<ProductShape, std::optional<Plan>> plans_;
 };
 

@@ -35,10 +35,11 @@ bool for_each_product(const LinearParams& slice, DType weight, const SplitScratc
   return true;
 }
 
-bool can_run(Products& products, DType weight, const LinearParams& p, const SplitScratch& scratch) {
+bool can_run(Products& products, device::cuda::CudaStream& stream, DType weight, const LinearParams& p,
+             const SplitScratch& scratch) {
   return for_each_slice(p, weight, [&](const LinearParams& slice) {
     return for_each_product(slice, weight, scratch, [&](const ProductShape& shape, const ProductOperands& operands) {
-      return products.can(shape, operands);
+      return products.can(stream, shape, operands);
     });
   });
 }
@@ -73,7 +74,7 @@ bool run_split_linear(device::Stream& stream, const char* op, DType weight, cons
   auto& s = static_cast<device::cuda::CudaStream&>(stream);
   Products* products = Products::of(s);
   const SplitScratch space = split_scratch(scratch, p.tokens, p.k);
-  if (products == nullptr || !can_run(*products, weight, p, space)) return false;
+  if (products == nullptr || !can_run(*products, s, weight, p, space)) return false;
   split_x(stream, op, weight, p, space);
   for_each_slice(p, weight, [&](const LinearParams& slice) {
     if (split_form(weight).terms > 1) split_weights(stream, op, weight, slice, space);
@@ -88,8 +89,9 @@ bool run_split_linear(device::Stream& stream, const char* op, DType weight, cons
 }
 
 void prepare_split_linear(device::Stream& stream, DType weight, const LinearParams& p, void* scratch) {
-  Products* products = Products::of(static_cast<device::cuda::CudaStream&>(stream));
-  if (products != nullptr) can_run(*products, weight, p, split_scratch(scratch, p.tokens, p.k));
+  auto& s = static_cast<device::cuda::CudaStream&>(stream);
+  Products* products = Products::of(s);
+  if (products != nullptr) can_run(*products, s, weight, p, split_scratch(scratch, p.tokens, p.k));
 }
 
 }  // namespace bz::ops::cuda

@@ -96,7 +96,8 @@ void launch_finish(device::Stream& stream, const char* op, const FinishParams& p
 
 // False, with nothing enqueued: there is no library, or it has no algorithm for one of the products.
 bool run_split_linear(device::Stream& stream, const char* op, DType weight, const LinearParams& p, void* scratch);
-// Chooses and loads what run_split_linear() of these shapes will run; no operand is touched.
+// Chooses and loads what run_split_linear() of these shapes will run. It multiplies whatever the scratch holds, into
+// it.
 void prepare_split_linear(device::Stream& stream, DType weight, const LinearParams& p, void* scratch);
 
 }  // namespace bz::ops::cuda
