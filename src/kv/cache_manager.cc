@@ -206,6 +206,7 @@ void CacheManager::set_processed(RowId row, int32_t num_tokens) {
   record.num_processed = num_tokens;
   for (int32_t g = 0; g < num_tables(); ++g) {
     const GroupId group(g);
+    if (slot_form(spec(group).kind) != SlotForm::kWindowed) continue;
     const int32_t first = tables_.first(group, row);
     RowProgress by = progress(row);
     if (mutated(Mutation::kWindowByScheduled)) by.processed = by.scheduled;  // F21
