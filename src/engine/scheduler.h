@@ -117,7 +117,8 @@ class Scheduler {
   std::vector<RequestState*> by_row_;                   // of each table row; null: nobody's
   kv::PrefixHit hit_;                                   // reused
   Output output_;                                       // reused: what deliver() says next
-  int32_t num_to_drop_ = 0;                             // requests that have ended and are still here
+  bool running_ended_ = false;                          // requests that have ended are still here: in running_,
+  bool waiting_ended_ = false;                          // or in waiting_ or followers
   Counters counters_;
 };
 

@@ -111,6 +111,7 @@ void Scheduler::release_row(RequestState& s) {
 }
 
 void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) {
+  (s.row == kv::kNullRow ? waiting_ended_ : running_ended_) = true;
   if (mutated(Mutation::kFinishKeepsRow)) {
     by_row_[static_cast<size_t>(s.row.value())] = nullptr;
   } else {
@@ -118,7 +119,6 @@ void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) 
   }
   s.finished = reason;
   output_.error = std::move(error);
-  ++num_to_drop_;
   ++counters_.finished;
   if (reason == FinishReason::kError) ++counters_.failed;
 }
@@ -139,7 +139,7 @@ void Scheduler::deliver(RequestState& s) {
 
 // Of those who waited for a prompt that will not come, the first computes it.
 void Scheduler::drop_finished() {
-  if (std::exchange(num_to_drop_, 0) == 0) return;
+  if (!running_ended_ && !waiting_ended_) return;
   std::vector<StatePtr> heirs;
   const auto finished = [&](const StatePtr& s) {
     if (s->in_prompt()) {
@@ -162,7 +162,8 @@ void Scheduler::drop_finished() {
     return true;
   };
   std::erase_if(running_, finished);
-  waiting_.erase_if(finished);
+  if (waiting_ended_) waiting_.erase_if(finished);  // they may be many
+  running_ended_ = waiting_ended_ = false;
   for (StatePtr& heir : heirs) waiting_.add(std::move(heir));
 }
 
