@@ -57,6 +57,7 @@ struct LinearRun {
       ASSERT_TRUE(captured.ok()) << captured.status().message();
       EXPECT_GE((*captured)->num_nodes(), static_cast<size_t>(min_nodes));
       stream.launch(**captured);
+      stream.synchronize();
     } else {
       fn(stream);
     }
