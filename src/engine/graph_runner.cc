@@ -207,17 +207,25 @@ bool GraphRunner::has_graphs(const SamplerKey& sampler_key) {
   return false;
 }
 
+GraphRunner::StepGraphs GraphRunner::find_graphs(const SamplerKey& key) {
+  if (!has_graphs(key)) return {};
+  return {&forward_graphs_.at(key.first), sampler_graphs_.at(key).get()};
+}
+
 void GraphRunner::run(const StepPlan& plan) {
   const GraphKey key = choose_graph_key(graph_limits(), plan.shape());
   StagedStep step = inputs_.stage(plan, key);
   const SamplerKey sampler{key, step.sampler()};
-  const bool replay = has_graphs(sampler) && (plan.cache.copies.empty() || capture_copies().ok());
-  execute(std::move(step), replay);
+  if (last_.graphs.forward == nullptr || last_.key != sampler) {
+    last_ = {sampler, find_graphs(sampler), &stats_.steps_by_key[key]};
+  }
+  const bool replay = last_.graphs.forward != nullptr && (plan.cache.copies.empty() || capture_copies().ok());
+  execute(std::move(step), replay ? last_.graphs : StepGraphs{});
 
   const auto num_rows = static_cast<int64_t>(plan.rows.size());
   in_flight_[plan.cache.sequence % StepInputs::kRingSlots] = sampler;
   ++stats_.steps;
-  ++stats_.steps_by_key[key];
+  ++*last_.count;
   if (num_rows == 0) ++stats_.dummy_steps;
   stats_.padded_rows += key.rows - num_rows;
   stats_.padded_tokens += key.tokens - static_cast<int64_t>(plan.tokens.size());
@@ -233,12 +241,12 @@ void GraphRunner::launch(const CapturedForward& forward) {
   }
 }
 
-void GraphRunner::execute(StagedStep step, bool replay) {
+void GraphRunner::execute(StagedStep step, const StepGraphs& graphs) {
   stream_->begin_step(step.sequence());
-  if (replay) {
+  if (graphs.forward != nullptr) {
     if (step.has_copies()) stream_->launch(*copy_graph_);
-    launch(forward_graphs_.at(step.key()));
-    stream_->launch(*sampler_graphs_.at({step.key(), step.sampler()}));
+    launch(*graphs.forward);
+    stream_->launch(*graphs.sampler);
   } else {
     ++stats_.steps_without_graph;
     if (step.has_copies()) enqueue_copies();

@@ -124,10 +124,16 @@ class GraphRunner {
   Result<CapturedForward> capture_forward(const GraphKey& key);
   Status capture_copies();
   Status capture_sampler(const SamplerKey& key);
+  // What a step replays.
+  struct StepGraphs {
+    const CapturedForward* forward = nullptr;  // null: its ops are enqueued one by one
+    const device::Graph* sampler = nullptr;
+  };
   // May the step be replayed? Captures what run() is to capture.
   bool has_graphs(const SamplerKey& key);
+  StepGraphs find_graphs(const SamplerKey& key);
   void launch(const CapturedForward& forward);
-  void execute(StagedStep step, bool replay);
+  void execute(StagedStep step, const StepGraphs& graphs);
 
   device::Device& device_;
   const ops::OpTable& ops_;
@@ -149,6 +155,12 @@ class GraphRunner {
   std::set<GraphKey> without_graph_;              // deferred or failed, and said
   std::map<GraphKey, int64_t> auto_uses_;         // mode auto: of mixed sizes without a graph
   SamplerKey in_flight_[StepInputs::kRingSlots];  // by sequence
+  // Of the step before: most steps repeat it, and the maps above cost microseconds when they are not in a cache.
+  struct LastStep {
+    SamplerKey key;
+    StepGraphs graphs;
+    int64_t* count = nullptr;  // in stats_.steps_by_key
+  } last_;
   RunnerStats stats_;
 };
 
