@@ -11,6 +11,10 @@ Scheduler::Scheduler(const SchedulerConfig& config, const kv::CacheConfig& cache
   BZ_CHECK_GT(cache.max_rows, config.max_num_seqs);  // a row each, and the null row
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
   by_row_.resize(static_cast<size_t>(cache.max_rows));
+  const auto per_step = size_t{1} + static_cast<size_t>(cache.num_spec);  // tokens of a row
+  output_.tokens.reserve(per_step);
+  output_.token_logprobs.reserve(per_step);
+  output_.logprobs.reserve(1);
 }
 
 void Scheduler::schedule(StepPlan& plan) {
