@@ -1,7 +1,7 @@
 // Memory asked for before it is used. A thread that comes back to its data after milliseconds finds little of it in its
-// caches: a line costs 140 ns if the next one waits for it, 3 to 9 ns if it does not (bench/b10_cold.cc; Zen 5).
+// caches: a line costs 140 ns if the next one waits for it, 3 to 9 ns if it does not (Zen 5; bench/b10_cold.cc).
 //
-// Reads, not prefetch instructions: of many of those in a row this processor drops most.
+// Reads, not prefetch instructions: of many of those in a row Zen 5 drops most.
 #pragma once
 
 #include <cstddef>

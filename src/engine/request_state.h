@@ -67,10 +67,10 @@ struct RequestState {
   bool in_prompt() const { return num_outputs() + num_pending == 0; }
   // All of the prompt but its last token is in the cache, or planned: where followers begin.
   bool at_fork_point() const { return in_prompt() && num_computed + 1 == num_prompt; }
-  // Asks for what every step needs.
-  void fetch() const { touch_bytes<offsetof(RequestState, followers)>(this); }
   // Every output it may have is sampled or on its way.
   bool outputs_complete() const { return num_outputs() + num_pending >= max_tokens; }
+  // Asks for what every step needs (base/touch.h).
+  void fetch() const { touch_bytes<offsetof(RequestState, followers)>(this); }
 };
 
 using StatePtr = std::unique_ptr<RequestState>;

@@ -294,14 +294,24 @@ TEST_F(SchedulerTest, EndTokensStopUnlessIgnoredAndAreNotDelivered) {
   Request own = request(3, 5);
   own.stop_token_ids = {3001};
   const auto stops_at_own = add(3, own);
+  own.stop_token_ids = {4003};
+  const auto stops_before_own = add(4, own);
+  own.ignore_eos = true;
+  own.stop_token_ids = {5003};
+  const auto stops_at_own_alone = add(5, own);
   forced_[{1, 1}] = kEnd;
   forced_[{2, 1}] = kEnd;
+  forced_[{4, 1}] = kEnd;
+  forced_[{5, 1}] = kEnd;
   run_to_end();
   EXPECT_EQ(stops->finished, FinishReason::kStop);
   EXPECT_THAT(stops->tokens, ElementsAre(1000));
   EXPECT_THAT(goes_on->tokens, ElementsAre(2000, kEnd, 2002, 2003, 2004));
   EXPECT_EQ(stops_at_own->finished, FinishReason::kStop);
   EXPECT_THAT(stops_at_own->tokens, ElementsAre(3000));
+  EXPECT_THAT(stops_before_own->tokens, ElementsAre(4000));
+  EXPECT_EQ(stops_at_own_alone->finished, FinishReason::kStop);
+  EXPECT_THAT(stops_at_own_alone->tokens, ElementsAre(5000, kEnd, 5002));
 }
 
 // PAD-10: changes that do not fit into one plan go ahead in plans without rows; the step itself is complete.
