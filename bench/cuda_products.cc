@@ -78,8 +78,16 @@ struct Products {
   Bench steps;  // memory of one number of tokens
   const Model& m;
   int32_t tokens;
+  bool missing = false;  // the library has no algorithm for what it was asked last
 
   void report(const char* op, int64_t n, int64_t k, const Enqueue& own, const Enqueue& library) {
+    library(0);
+    if (std::exchange(missing, false)) {
+      std::printf(
+          "{\"model\": \"%s\", \"op\": \"%s\", \"n\": %lld, \"k\": %lld, \"tokens\": %d, \"cublaslt_us\": null}\n",
+          m.name, op, static_cast<long long>(n), static_cast<long long>(k), tokens);
+      return;
+    }
     const auto [own_us, library_us] = compare(steps, m.nodes, own, library);
     const double tflop = 2e-12 * tokens * static_cast<double>(n * k);
     std::printf(
@@ -93,7 +101,7 @@ struct Products {
   // The library's path whatever heuristics.cc says.
   void split(DType dtype, const cuda::LinearParams& p, void* scratch) {
     if (cuda::run_split_linear(*steps.stream, "bench", dtype, p, scratch)) return;
-    std::fprintf(stderr, "cuda_products: cuBLASLt has no algorithm for %d tokens\n", tokens), std::exit(1);
+    missing = true;
   }
 
   void run(const std::vector<Layer>& layers, const ops::Weight& head);

@@ -7,10 +7,10 @@
 namespace bz::test {
 namespace {
 
-// The fewest tokens that take this path.
+// The fewest tokens that take this path, of a small product.
 int32_t min_tokens(DType dtype) {
   int32_t tokens = 1;
-  while (!ops::cuda::prefer_split(dtype, tokens, false)) ++tokens;
+  while (!ops::cuda::prefer_split(dtype, 1, tokens, false)) ++tokens;
   return tokens;
 }
 

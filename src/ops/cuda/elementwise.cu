@@ -26,9 +26,8 @@ __global__ void embed_kernel(const __grid_constant__ EmbedParams p) {
   for (int unit = static_cast<int>(threadIdx.x); unit < p.weight.k / kUnit; unit += kThreads) {
     float w[kUnit];
     UnitCodec<T>::decode(UnitCodec<T>::load(row, unit), w);
-    float* dst = out + unit_element(unit);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) dst[i] = w[i], dst[16 + i] = w[4 + i];
+    for (int i = 0; i < kUnit; ++i) out[unit_element<T>(unit, i / 4) + i % 4] = w[i];
   }
 }
 

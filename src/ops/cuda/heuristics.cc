@@ -30,12 +30,43 @@ MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t
   return c;
 }
 
+StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms) {
+  // One cta on each multiprocessor: with half of its shared memory or less, the first ones that are free would get two,
+  // and others none.
+  constexpr int64_t kAll = 226 * 1024, kHalf = 114 * 1024;
+  constexpr int64_t kBesideAttention = 120 * 1024;  // which comes after q, k and v, and starts while they are computed
+  constexpr int32_t kMostStages = 16;
+  constexpr int64_t kBarrierBytes = 8;
+  StreamConfig c;
+  if (row_bytes(dtype, p.k) % 16 != 0) return c;
+  while (c.tokens_per_cta < kMatvecTokens && c.tokens_per_cta < p.tokens &&
+         int64_t{c.tokens_per_cta} * 2 * p.k * 4 <= kMaxSharedBytes) {
+    c.tokens_per_cta *= 2;
+  }
+  if (p.tokens == 1 && p.num_pairs < 8 * num_sms) c.warps = 4;
+  c.num_ctas = std::min((p.num_pairs + c.warps - 1) / c.warps, num_sms);
+  const int64_t x_bytes = int64_t{c.tokens_per_cta} * p.k * 4;
+  const int64_t stage_bytes = c.warps * (2 * row_bytes(dtype, kChunkElems) + kBarrierBytes);
+  const auto stages_in = [&](int64_t bytes) {
+    return static_cast<int32_t>(std::clamp<int64_t>((bytes - x_bytes) / stage_bytes, 0, kMostStages));
+  };
+  constexpr int32_t kEnoughStages = 3;
+  if (p.epilogue == Epilogue::kRopeStore) c.num_stages = stages_in(kBesideAttention);
+  if (c.num_stages < kEnoughStages) c.num_stages = stages_in(kAll);
+  c.shared_bytes = std::max(x_bytes + c.num_stages * stage_bytes, kHalf);
+  return c;
+}
+
 bool prefer_mma(int32_t tokens, bool invariant) { return invariant || tokens > kMatvecTokens; }
 
-bool prefer_split(DType weight, int32_t tokens, bool invariant) {
-  constexpr int32_t kMinBf16 = 64;     // its weights are read where they lie
+bool prefer_split(DType weight, int64_t elements, int32_t tokens, bool invariant) {
+  constexpr int32_t kMinBf16 = 64;              // its weights are read where they lie
+  constexpr int64_t kManyElements = 4'000'000;  // of bf16: more kernels are little beside them
+  constexpr int32_t kMinManyBf16 = 4;
   constexpr int32_t kMinOthers = 256;  // theirs are written out anew for each product
-  return !invariant && tokens >= (weight == DType::kBF16 ? kMinBf16 : kMinOthers);
+  if (invariant) return false;
+  if (weight != DType::kBF16) return tokens >= kMinOthers;
+  return tokens >= (elements >= kManyElements ? kMinManyBf16 : kMinBf16);
 }
 
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant) {

@@ -28,6 +28,11 @@ struct LaunchShape {
   bool overlap = true;      // may start before the kernel before it has finished
 };
 
+// Copies into shared memory that run by themselves (bulk_copy.cuh) came with clusters.
+inline bool has_bulk_copies(device::Stream& stream) {
+  return static_cast<device::cuda::CudaStream&>(stream).has_clusters();
+}
+
 // The size of a cluster: what is wanted, or 1 where there are none.
 inline int cluster_or_one(device::Stream& stream, int wanted) {
   return static_cast<device::cuda::CudaStream&>(stream).has_clusters() ? wanted : 1;

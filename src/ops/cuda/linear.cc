@@ -4,6 +4,7 @@
 #include "ops/cuda/checks.h"
 #include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/launch.h"
 #include "ops/cuda/split_linear.h"
 
 namespace bz::ops::cuda {
@@ -12,6 +13,8 @@ template <DType W>
 void launch_matvec(device::Stream& stream, const char* op, const LinearParams& p, const MatvecConfig& config);
 template <DType W>
 void launch_matvec_one(device::Stream& stream, const char* op, const LinearParams& p);
+template <DType W>
+void launch_matvec_stream(device::Stream& stream, const char* op, const LinearParams& p, const StreamConfig& config);
 template <DType W>
 void launch_mma(device::Stream& stream, const char* op, const LinearParams& p, const MmaConfig& config);
 
@@ -22,12 +25,12 @@ constexpr int32_t kNumSms = 132;
 template <DType W>
 void run(device::Stream& stream, const char* op, const LinearParams& p, bool invariant) {
   if (prefer_mma(p.tokens, invariant)) {
-    launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, kNumSms, invariant));
-  } else if (p.tokens == 1 && p.k <= kMaxOneK) {
-    launch_matvec_one<W>(stream, op, p);
-  } else {
-    launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms));
+    return launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, kNumSms, invariant));
   }
+  if (p.tokens == 1 && p.k <= kMaxOneK) return launch_matvec_one<W>(stream, op, p);
+  const StreamConfig config = choose_stream(p, W, kNumSms);
+  if (config.num_stages > 0 && has_bulk_copies(stream)) return launch_matvec_stream<W>(stream, op, p, config);
+  launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms));
 }
 
 // What the caller lends; none: all on our own kernels.
@@ -37,7 +40,8 @@ struct Scratch {
 };
 
 bool can_split(DType dtype, const LinearParams& p, const Scratch& scratch, bool invariant) {
-  if (scratch.data == nullptr || scratch.bytes == 0 || !prefer_split(dtype, p.tokens, invariant)) return false;
+  if (scratch.data == nullptr || scratch.bytes == 0) return false;
+  if (!prefer_split(dtype, int64_t{2} * p.num_pairs * p.k, p.tokens, invariant)) return false;
   BZ_CHECK_GE(scratch.bytes, split_scratch_bytes(p.tokens, p.k));
   return true;
 }

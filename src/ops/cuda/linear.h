@@ -92,15 +92,25 @@ struct MatvecConfig {
   int32_t warps = 4;           // of a cta: 4, or 8 for one token
   int32_t num_ctas = 1;        // along the weight rows
 };
+struct StreamConfig {
+  int32_t tokens_per_cta = 1;  // 1, 2 or 4
+  int32_t warps = 8;           // of a cta: 8, or 4 for one token
+  int32_t num_ctas = 1;        // along the weight rows
+  int32_t num_stages = 0;      // chunks of a warp on their way; 0: rows that bulk copies cannot fetch
+  int64_t shared_bytes = 0;    // of a cta
+};
 struct MmaConfig {
   int32_t tokens_per_cta = 16;  // 16 or 32
   int32_t k_split = 1;          // warps of a cta that share a tile's K: 1 or 4
 };
+inline constexpr int32_t kChunkElems = 1024;     // of a weight row: what matvec_stream.cuh fetches at once
 inline constexpr int32_t kMaxOneK = 6 * 32 * 8;  // what matvec_one.cuh holds in registers
 bool prefer_mma(int32_t tokens, bool invariant);
 // Products by a library (split_linear.h), if there is one; never for invariant sums, whose order it does not promise.
-bool prefer_split(DType weight, int32_t tokens, bool invariant);
+// elements: of the weights of all parts.
+bool prefer_split(DType weight, int64_t elements, int32_t tokens, bool invariant);
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
+StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms);
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant);
 
 }  // namespace bz::ops::cuda

@@ -10,8 +10,8 @@
 // tensor cores work on this one.
 //
 // Fragments of mma.m16n8k16 (PTX ISA): lane = 4 * g + t holds rows g and g + 8 of A. The order of K inside a fragment
-// is free as long as A and B agree: thread t takes elements 4t .. 4t+3 of a half run, which is one word of a 4-bit
-// block.
+// is free as long as A and B agree: thread t takes unit t of the run (weights.cuh), one half of it in each half
+// of the instruction's K.
 #pragma once
 
 #include "ops/cuda/epilogue.cuh"
@@ -71,7 +71,7 @@ __device__ inline void make_fragment(const typename UnitCodec<W>::Raw& r, RowFra
     fragment_of_nibbles(r.q, 0x43084308u, f);  // - 136: the format's 8 goes too
     f.scale = half_bits(r.d);
   } else if constexpr (W == DType::kBF16) {
-    f.high[0][0] = r.low.x, f.high[0][1] = r.low.y, f.high[1][0] = r.high.x, f.high[1][1] = r.high.y;
+    f.high[0][0] = r.x, f.high[0][1] = r.y, f.high[1][0] = r.z, f.high[1][1] = r.w;
   } else {
     float w[kUnit];
     if constexpr (W == DType::kQ8_0) {
@@ -107,7 +107,7 @@ struct MmaChunk {
 __device__ inline int piece(int half, int t, int token) { return ((half ^ (token & 1)) * 4) + t; }
 
 // x of this cta's tokens, one chunk ahead in registers. A warp loads one token's 128 elements at a time.
-template <int BT, bool WithSums>
+template <DType W, int BT, bool WithSums>
 struct MmaStage {
   static constexpr int kPer = BT / kMmaWarps;
   float4 v[kPer];
@@ -140,7 +140,7 @@ struct MmaStage {
       bits.y = pack(x.z, x.w);
       bits.z = pack(x.x - high_part(x.x), x.y - high_part(x.y));
       bits.w = pack(x.z - high_part(x.z), x.w - high_part(x.w));
-      out.x[lane / 8][t][piece(lane % 8 / 4, lane % 4, t)] = bits;
+      out.x[lane / 8][t][piece(quad_half<W>(lane), quad_unit<W>(lane) % kUnitsPerRun, t)] = bits;
       if constexpr (WithSums) {
         float s = (x.x + x.y) + (x.z + x.w);
 #pragma unroll
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) matmul_mma_kernel(const __grid
   const int num_valid = p.num_valid.get();
   const int first_token = static_cast<int>(blockIdx.y) * BT;
   if (first_token < num_valid) {
-    MmaStage<BT, W == DType::kQ4_1> stage;
+    MmaStage<W, BT, W == DType::kQ4_1> stage;
     stage.load(p, 0, first_token, num_valid);
     stage.store(p, 0, chunks[0]);
     __syncthreads();
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) matmul_mma_kernel(const __grid
     }
     if (p.norm_weight != nullptr) {
 #pragma unroll
-      for (int i = 0; i < MmaStage<BT, true>::kPer; ++i) {
+      for (int i = 0; i < MmaStage<W, BT, true>::kPer; ++i) {
         const float sum = warp_sum(stage.squares[i]);
         if (lane == 0) scale[warp + kMmaWarps * i] = rsqrtf(sum / static_cast<float>(p.k) + p.norm_eps);
       }

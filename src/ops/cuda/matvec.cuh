@@ -46,33 +46,76 @@ __device__ inline float dot8(const float* w, const float4& low, const float4& hi
   return fmaf(w[7], high.w, sum);
 }
 
-// x of this cta's tokens: [TOK][2 planes][k / 2] floats; and the scale of each token's norm.
-template <int TOK, int WARPS>
-__device__ inline void stage_x(const LinearParams& p, int first_token, int num_valid, float* x, float* scale) {
+// x of this cta's tokens: [TOK][2 planes][k / 2] floats; and the scale of each token's norm. A thread has AT_ONCE loads
+// on their way: this lies between the end of the kernel before and the first product. between(): once, behind the first
+// loads.
+template <DType W, int TOK, int WARPS, int AT_ONCE, class Between>
+__device__ inline void stage_x(const LinearParams& p, int first_token, int num_valid, float* x, float* scale,
+                               Between&& between) {
+  constexpr int kThreads = WARPS * kWarp;
   __shared__ float sums[kWarp];
   const int num_quads = p.k / 4;
 #pragma unroll 1
   for (int t = 0; t < TOK; ++t) {
     const int token = first_token + t;
     const bool live = token < num_valid;  // what a padding row holds is dropped, never used (PAD-9a)
+    const auto* source = reinterpret_cast<const float4*>(p.x + min(token, p.tokens - 1) * p.x_stride);
+    const auto* norm = reinterpret_cast<const float4*>(p.norm_weight);
     float sum = 0;
-#pragma unroll 2
-    for (int i = static_cast<int>(threadIdx.x); i < num_quads; i += WARPS * kWarp) {
-      float4 v = *reinterpret_cast<const float4*>(p.x + min(token, p.tokens - 1) * p.x_stride + 4 * i);
-      if (!live) v = {0, 0, 0, 0};
-      sum = fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
-      if (p.norm_weight != nullptr) {
-        const float4 g = __ldg(reinterpret_cast<const float4*>(p.norm_weight) + i);
-        v = {v.x * g.x, v.y * g.y, v.z * g.z, v.w * g.w};
+#pragma unroll 1
+    for (int first = static_cast<int>(threadIdx.x); first < num_quads; first += AT_ONCE * kThreads) {
+      float4 v[AT_ONCE];
+#pragma unroll
+      for (int n = 0; n < AT_ONCE; ++n) {
+        if (first + n * kThreads < num_quads) v[n] = source[first + n * kThreads];
       }
-      const int plane = i / 4 % 2, unit = i / 8 * kUnitsPerRun + i % 4;
-      *reinterpret_cast<float4*>(x + (t * 2 + plane) * (p.k / 2) + unit * 4) = v;
+      if (t == 0 && first == static_cast<int>(threadIdx.x)) between();
+#pragma unroll
+      for (int n = 0; n < AT_ONCE; ++n) {
+        const int i = first + n * kThreads;
+        if (i >= num_quads) break;
+        if (!live) v[n] = {0, 0, 0, 0};
+        sum = fmaf(v[n].w, v[n].w, fmaf(v[n].z, v[n].z, fmaf(v[n].y, v[n].y, fmaf(v[n].x, v[n].x, sum))));
+        const float4 g = norm != nullptr ? __ldg(norm + i) : float4{1, 1, 1, 1};
+        *reinterpret_cast<float4*>(x + (t * 2 + quad_half<W>(i)) * (p.k / 2) + quad_unit<W>(i) * 4) = {
+            v[n].x * g.x, v[n].y * g.y, v[n].z * g.z, v[n].w * g.w};
+      }
     }
-    if (p.norm_weight == nullptr) continue;
+    if (norm == nullptr) continue;
     sum = cta_sum(sum, sums);
     if (threadIdx.x == 0) scale[t] = rsqrtf(sum / static_cast<float>(p.k) + p.norm_eps);
   }
   __syncthreads();
+}
+
+// Asks for the norm's weights, which stage_x will need.
+__device__ inline void prefetch_norm(const LinearParams& p) {
+  constexpr int kLineFloats = 32;
+  const int i = static_cast<int>(threadIdx.x) * kLineFloats;
+  if (p.norm_weight != nullptr && i < p.k) asm volatile("prefetch.global.L2 [%0];" ::"l"(p.norm_weight + i));
+}
+
+// One unit of both rows times x (stage_x), for every token.
+template <int TOK>
+__device__ inline void add_unit(const LinearParams& p, int unit, const float* w0, const float* w1, const float* x,
+                                float (&sum)[2][TOK]) {
+#pragma unroll
+  for (int t = 0; t < TOK; ++t) {
+    const float4 low = *reinterpret_cast<const float4*>(x + (t * 2) * (p.k / 2) + unit * 4);
+    const float4 high = *reinterpret_cast<const float4*>(x + (t * 2 + 1) * (p.k / 2) + unit * 4);
+    sum[0][t] = dot8(w0, low, high, sum[0][t]);
+    sum[1][t] = dot8(w1, low, high, sum[1][t]);
+  }
+}
+
+// The sums of token t, over the lanes, go to lane t.
+template <int TOK>
+__device__ inline void sum_over_lanes(const float (&sum)[2][TOK], float& y0, float& y1) {
+#pragma unroll
+  for (int t = 0; t < TOK; ++t) {
+    const float a = warp_sum(sum[0][t]), b = warp_sum(sum[1][t]);
+    if (static_cast<int>(threadIdx.x) % kWarp == t) y0 = a, y1 = b;
+  }
 }
 
 template <DType W, int TOK>
@@ -86,13 +129,7 @@ __device__ inline void compute_step(const LinearParams& p, int step, const Matve
     float w0[kUnit], w1[kUnit];
     UnitCodec<W>::decode(weights.row0[i], w0);
     UnitCodec<W>::decode(weights.row1[i], w1);
-#pragma unroll
-    for (int t = 0; t < TOK; ++t) {
-      const float4 low = *reinterpret_cast<const float4*>(x + (t * 2) * (p.k / 2) + unit * 4);
-      const float4 high = *reinterpret_cast<const float4*>(x + (t * 2 + 1) * (p.k / 2) + unit * 4);
-      sum[0][t] = dot8(w0, low, high, sum[0][t]);
-      sum[1][t] = dot8(w1, low, high, sum[1][t]);
-    }
+    add_unit<TOK>(p, unit, w0, w1, x, sum);
   }
 }
 
@@ -120,7 +157,7 @@ __global__ void __launch_bounds__(WARPS* kWarp) matvec_kernel(const __grid_const
   let_next_start();
   const int num_valid = p.num_valid.get();
   const int first_token = static_cast<int>(blockIdx.y) * TOK;
-  stage_x<TOK, WARPS>(p, first_token, num_valid, x, scale);
+  stage_x<W, TOK, WARPS, 4>(p, first_token, num_valid, x, scale, [] {});
 
 #pragma unroll 1
   while (pair < p.num_pairs) {
@@ -132,11 +169,7 @@ __global__ void __launch_bounds__(WARPS* kWarp) matvec_kernel(const __grid_const
       now = next;
     }
     float y0 = 0, y1 = 0;  // of token `lane`
-#pragma unroll
-    for (int t = 0; t < TOK; ++t) {
-      const float a = warp_sum(sum[0][t]), b = warp_sum(sum[1][t]);
-      if (lane == t) y0 = a, y1 = b;
-    }
+    sum_over_lanes<TOK>(sum, y0, y1);
     if (lane < TOK && first_token + lane < p.tokens) {
       const float factor = p.norm_weight != nullptr ? scale[lane] : 1.0f;
       finish_pair<E>(p, rows, first_token + lane, num_valid, y0 * factor, y1 * factor);

@@ -50,8 +50,8 @@ struct OnePair {
   }
 };
 
-// A lane's part of a vector of k floats; zeros past its end.
-template <int UNITS>
+// A lane's part of a vector of k floats, as it multiplies weights of type W; zeros past its end.
+template <DType W, int UNITS>
 struct OneVector {
   float v[UNITS][kUnit];
 
@@ -60,8 +60,9 @@ struct OneVector {
 #pragma unroll
     for (int i = 0; i < UNITS; ++i) {
       const int unit = i * kWarp + static_cast<int>(threadIdx.x) % kWarp;
-      const int e = unit_element(min(unit, num_units - 1));
-      float4 low = *reinterpret_cast<const float4*>(x + e), high = *reinterpret_cast<const float4*>(x + e + 16);
+      const int u = min(unit, num_units - 1);
+      float4 low = *reinterpret_cast<const float4*>(x + unit_element<W>(u, 0));
+      float4 high = *reinterpret_cast<const float4*>(x + unit_element<W>(u, 1));
       if (unit >= num_units) low = high = {0, 0, 0, 0};
       v[i][0] = low.x, v[i][1] = low.y, v[i][2] = low.z, v[i][3] = low.w;
       v[i][4] = high.x, v[i][5] = high.y, v[i][6] = high.z, v[i][7] = high.w;
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kOneWarps* kWarp) matvec_one_kernel(const __gr
   if constexpr (kLetsNextEarly<E>) let_next_start();
   OnePair<W, UNITS> ahead;
   RowPair rows = ahead.template load<E>(p, pair);
-  OneVector<UNITS> norm, x;
+  OneVector<W, UNITS> norm, x;
   if (p.norm_weight != nullptr) norm.load(p.norm_weight, p.k);
   float weights[UNITS][2][kUnit];
   ahead.decode(weights);

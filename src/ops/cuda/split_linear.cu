@@ -75,13 +75,14 @@ __global__ void __launch_bounds__(kThreads) split_weights_kernel(const __grid_co
   wait_for_previous();
   let_next_start();
   if (!inside) return;
-  const int64_t out = int64_t{row} * 3 * p.k + unit_element(unit);
+  const int64_t row_out = int64_t{row} * 3 * p.k;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const SplitFour s({w[4 * half], w[4 * half + 1], w[4 * half + 2], w[4 * half + 3]});
-    store_four(p.out, out + 16 * half, s.high);
-    store_four(p.out, out + p.k + 16 * half, s.high);
-    store_four(p.out, out + 2 * int64_t{p.k} + 16 * half, s.low);
+    const int64_t out = row_out + unit_element<W>(unit, half);
+    store_four(p.out, out, s.high);
+    store_four(p.out, out + p.k, s.high);
+    store_four(p.out, out + 2 * int64_t{p.k}, s.low);
   }
 }
 

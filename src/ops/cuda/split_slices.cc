@@ -8,7 +8,9 @@
 namespace bz::ops::cuda {
 namespace {
 
-constexpr int64_t kMaxYBytes = int64_t{64} << 20;
+// Of larger products the library's kernels share the tiles out by a counter, which a node that is no kernel clears: no
+// graph of ours may hold one.
+constexpr int64_t kMaxYBytes = int64_t{32} << 20;
 constexpr int64_t kMaxWeightBytes = int64_t{128} << 20;  // a large K still leaves tiles enough for all multiprocessors
 constexpr int32_t kRowUnit = 128;                        // a tile's rows; every head is a whole part of it
 constexpr int32_t kMinRows = 2 * kRowUnit;               // kSiluMul takes from two parts

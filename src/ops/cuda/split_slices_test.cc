@@ -15,17 +15,6 @@ LinearParams linear(Epilogue epilogue, int32_t tokens, int32_t k, std::initializ
   return p;
 }
 
-TEST(PreferSplit, ManyTokensAndNeverInvariantSums) {
-  for (const DType w : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
-    EXPECT_FALSE(prefer_split(w, 1, false));
-    EXPECT_TRUE(prefer_split(w, 2048, false));
-    EXPECT_FALSE(prefer_split(w, 2048, true));
-    for (int32_t tokens = 1; tokens < 600; ++tokens) {  // once reached, always
-      EXPECT_LE(prefer_split(w, tokens, false), prefer_split(w, tokens + 1, false));
-    }
-  }
-}
-
 // Every row of every part once, in order, in slices that keep to their bounds.
 TEST(Slices, CoverEveryRowOnce) {
   for (const LinearParams& p :
