@@ -47,8 +47,8 @@ __device__ inline float dot8(const float* w, const float4& low, const float4& hi
 }
 
 // x of this cta's tokens: [TOK][2 planes][k / 2] floats; and the scale of each token's norm. A thread has AT_ONCE loads
-// on their way: this lies between the end of the kernel before and the first product. between(): once, behind the first
-// loads.
+// on their way: this lies between the end of the kernel before and the first product. between(): once, by all threads,
+// behind the first loads.
 template <DType W, int TOK, int WARPS, int AT_ONCE, class Between>
 __device__ inline void stage_x(const LinearParams& p, int first_token, int num_valid, float* x, float* scale,
                                Between&& between) {
@@ -63,16 +63,17 @@ __device__ inline void stage_x(const LinearParams& p, int first_token, int num_v
     const auto* norm = reinterpret_cast<const float4*>(p.norm_weight);
     float sum = 0;
 #pragma unroll 1
-    for (int first = static_cast<int>(threadIdx.x); first < num_quads; first += AT_ONCE * kThreads) {
+    for (int first = 0; first < num_quads; first += AT_ONCE * kThreads) {
+      const int mine = first + static_cast<int>(threadIdx.x);
       float4 v[AT_ONCE];
 #pragma unroll
       for (int n = 0; n < AT_ONCE; ++n) {
-        if (first + n * kThreads < num_quads) v[n] = source[first + n * kThreads];
+        if (mine + n * kThreads < num_quads) v[n] = source[mine + n * kThreads];
       }
-      if (t == 0 && first == static_cast<int>(threadIdx.x)) between();
+      if (t == 0 && first == 0) between();
 #pragma unroll
       for (int n = 0; n < AT_ONCE; ++n) {
-        const int i = first + n * kThreads;
+        const int i = mine + n * kThreads;
         if (i >= num_quads) break;
         if (!live) v[n] = {0, 0, 0, 0};
         sum = fmaf(v[n].w, v[n].w, fmaf(v[n].z, v[n].z, fmaf(v[n].y, v[n].y, fmaf(v[n].x, v[n].x, sum))));
