@@ -144,7 +144,6 @@ Status LoadedModel::start(const Progress& progress) {
   const auto num_groups = static_cast<int32_t>(plan_.layout.groups.size());
   runner.limits.max_changes = o.max_num_seqs * (2 + 4 * num_groups) + num_groups * o.max_num_batched_tokens;
   runner.limits.max_history = plan_.max_model_len;
-  runner.limits.max_copies = plan_.layout.num_blocks;  // each has a target of its own
   const size_t biases_per_row = kMaxLogitBias + kMaxStopTokenIds + tokenizer_->end_ids().size();
   runner.limits.max_biases = o.max_num_seqs * static_cast<int32_t>(biases_per_row);
   // A CPU graph is a list made in microseconds: every step has one.
@@ -152,6 +151,7 @@ Status LoadedModel::start(const Progress& progress) {
   runner.cache = kv::make_cache_config(plan_.layout, o.max_num_seqs + 1, plan_.max_model_len);
   runner.cache.max_changes_per_plan = runner.limits.max_changes;
   runner.cache.num_spec = o.num_draft_tokens;
+  runner.limits.max_copies = kv::max_copies_per_plan(runner.cache, o.max_num_batched_tokens);
   runner.null_guard = o.null_guard;
   BZ_ASSIGN(runner_, or_use(GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner),
                             "lower --kv-cache-bytes, --max-num-batched-tokens, --max-num-seqs or --max-model-len"));

@@ -68,6 +68,31 @@ std::vector<TableShape> table_shapes(const CacheConfig& config) {
   return shapes;
 }
 
+int32_t num_blocks_for(const CacheConfig& config, int32_t num_tokens) {
+  BZ_CHECK_GE(num_tokens, 0);
+  BZ_CHECK_LE(num_tokens, config.max_seq_len);
+  int32_t total = 0;
+  for (const GroupSpec& s : tables_of(config)) {
+    const Columns c = columns_for(s, {0, num_tokens, config.max_encoder_tokens}, config.num_spec);
+    if (config.prefix_cache && s.snapshot) ++total;
+    // A window's row never holds more than its table has cells.
+    total += std::min(std::max(0, c.width - sink_columns(s)), max_columns(s, limits_of(config)));
+  }
+  return total;
+}
+
+// A copy's target is in a live row's table (release_block). It is the block that a fork left open, one of a kind whose
+// blocks do not grow with the tokens, or a new one that is zeroed (KV-4), for a token of this plan.
+int32_t max_copies_per_plan(const CacheConfig& config, int32_t max_tokens) {
+  int32_t per_row = 0, for_tokens = 0;
+  for (const GroupSpec& spec : tables_of(config)) {
+    const bool grows = tokens_per_block(spec) > 0;
+    per_row += grows ? 1 : max_columns(spec, limits_of(config));
+    if (grows && spec.zeroed) for_tokens += max_tokens;
+  }
+  return (config.max_rows - 1) * per_row + for_tokens;
+}
+
 CacheManager::CacheManager(const CacheConfig& config)
     : config_(config),
       pool_(config.num_blocks),
@@ -281,19 +306,6 @@ void CacheManager::processed(uint64_t sequence) {
   BZ_CHECK_LE(sequence, last_sequence());
   BZ_CHECK_GE(sequence, pool_.processed_sequence());
   pool_.processed(sequence);
-}
-
-int32_t CacheManager::num_blocks_for(int32_t num_tokens) const {
-  BZ_CHECK_GE(num_tokens, 0);
-  BZ_CHECK_LE(num_tokens, config_.max_seq_len);
-  int32_t total = 0;
-  for (const GroupSpec& s : tables_of(config_)) {
-    const Columns c = columns_for(s, {0, num_tokens, config_.max_encoder_tokens}, config_.num_spec);
-    if (config_.prefix_cache && s.snapshot) ++total;
-    // A window's row never holds more than its table has cells.
-    total += std::min(std::max(0, c.width - sink_columns(s)), max_columns(s, limits_of(config_)));
-  }
-  return total;
 }
 
 Columns CacheManager::needed_columns(GroupId group, RowId row) const {

@@ -55,6 +55,12 @@ struct CacheConfig {
 CacheConfig make_cache_config(const Layout& layout, int32_t max_rows, int32_t max_seq_len);
 // The tables that such a cache has, on the host and on every device.
 std::vector<TableShape> table_shapes(const CacheConfig& config);
+// Blocks that a request of so many tokens needs, alone in an empty cache; with the prefix cache a state that was
+// published is copied before the row goes on (KV-6), so for a moment there are two.
+int32_t num_blocks_for(const CacheConfig& config, int32_t num_tokens);
+// Most block copies of one plan of max_tokens tokens: what its staging must hold, however many blocks there are.
+// REQUIRES: a row is forked when it has blocks for its planned tokens only, as a prompt's row has.
+int32_t max_copies_per_plan(const CacheConfig& config, int32_t max_tokens);
 
 // Why a group supports no longer prefix than it does.
 enum class MissReason : uint8_t {
@@ -178,9 +184,7 @@ class CacheManager {
   int32_t num_scheduled(RowId row) const { return fill_of(row).num_scheduled; }  // tokens appended so far
   int32_t num_planned(RowId row) const { return fill_of(row).num_planned; }      // of those, in plans that were taken
   int32_t num_processed(RowId row) const { return state(row).num_processed; }
-  // Blocks that a request of so many tokens needs, alone in an empty cache; with the prefix cache a state that was
-  // published is copied before the row goes on (KV-6), so for a moment there are two.
-  int32_t num_blocks_for(int32_t num_tokens) const;
+  int32_t num_blocks_for(int32_t num_tokens) const { return kv::num_blocks_for(config_, num_tokens); }
 
   uint64_t last_sequence() const { return next_sequence_ - 1; }  // of the plan taken last; 0: none yet
   const std::vector<TableChange>& pending_changes() const { return changes_; }

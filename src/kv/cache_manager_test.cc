@@ -318,6 +318,29 @@ TEST(CacheManager, NewBlocksAreZeroedWhereKernelsReadFirst) {
   ASSERT_TRUE(check_integrity(m).empty());
 }
 
+// KV-6: as many as the staging of a step has room for, and no more. The simulation holds every kind of cache to it.
+TEST(CacheManager, ForksOfEveryRowFillTheBoundOnCopies) {
+  CacheConfig config;
+  config.groups = {{CacheKind::kFull, 4, 0, {}}, {CacheKind::kState, 1, 0, {}}};
+  config.num_blocks = 1000;
+  config.max_rows = 8;
+  config.max_seq_len = 32;
+  config.num_spec = 2;
+  CacheManager m(config);
+  CachePlan plan;
+  const RowId parent = m.admit();
+  m.append(parent, 6);
+  ASSERT_TRUE(m.take_plan(plan));
+  int32_t forks = 0;
+  for (; m.can_fork(parent); ++forks) m.fork(parent);
+  ASSERT_EQ(forks, 6);
+  ASSERT_TRUE(m.take_plan(plan));
+  EXPECT_EQ(plan.copies.size(), 6u * (1 + 3));  // of each fork an open block and three states
+  EXPECT_EQ(max_copies_per_plan(config, 100), 7 * (1 + 3));
+  config.groups[0].zeroed = true;
+  EXPECT_EQ(max_copies_per_plan(config, 100), 7 * (1 + 3) + 100);
+}
+
 // XFER-1: an operation that began cannot be aborted: the blocks it reads stay pinned until it has finished.
 TEST(CacheManager, ALeaseThatExpiresKeepsItsPinsWhileAnOperationRuns) {
   CacheConfig config;

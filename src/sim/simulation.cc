@@ -71,7 +71,6 @@ Setting choose_setting(uint64_t seed) {
   s.runner.limits.max_rows = s.scheduler.max_num_seqs;
   s.runner.limits.max_changes = random.chance(50) ? random.between(1, 16) : 256;  // few: change plans (PAD-10)
   s.runner.limits.max_history = max_model_len;
-  s.runner.limits.max_copies = s.num_blocks;
   s.runner.mode = random.chance(80) ? engine::GraphMode::kFull : engine::GraphMode::kNone;
 
   s.cache = kv::make_cache_config(layout_of(*s.mix, s.num_blocks), s.scheduler.max_num_seqs + 1, max_model_len);
@@ -83,6 +82,7 @@ Setting choose_setting(uint64_t seed) {
 
   if (drafts_fit(*s.mix) && random.chance(50)) s.cache.num_spec = random.between(1, 4);
 
+  s.runner.limits.max_copies = kv::max_copies_per_plan(s.cache, s.runner.limits.max_tokens);
   s.runner.cache = s.cache;
 
   s.traffic.vocab_size = kVocab;
