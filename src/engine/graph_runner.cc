@@ -16,14 +16,22 @@ StepMemoryConfig memory_config(const RunnerConfig& config) {
 }  // namespace
 
 Result<std::unique_ptr<GraphRunner>> GraphRunner::create(device::Device& device, const ops::OpTable& ops,
-                                                         models::Model& model, const kv::Layout& layout,
+                                                         models::Model& model, const ChooseLayout& choose_layout,
                                                          const RunnerConfig& config) {
   BZ_ASSIGN(StepInputs inputs, StepInputs::create(device, config.limits));
   BZ_ASSIGN(StepMemory memory, StepMemory::create(device, memory_config(config)));
   std::unique_ptr<GraphRunner> runner(
       new GraphRunner(device, ops, model, config, std::move(inputs), std::move(memory)));
-  BZ_TRY(runner->allocate(layout));
+  BZ_TRY(runner->allocate_buffers());
+  BZ_ASSIGN(const kv::Layout layout, choose_layout());
+  BZ_TRY(runner->allocate_cache(layout));
   return runner;
+}
+
+Result<std::unique_ptr<GraphRunner>> GraphRunner::create(device::Device& device, const ops::OpTable& ops,
+                                                         models::Model& model, const kv::Layout& layout,
+                                                         const RunnerConfig& config) {
+  return create(device, ops, model, [&layout] { return Result<kv::Layout>(layout); }, config);
 }
 
 GraphRunner::GraphRunner(device::Device& device, const ops::OpTable& ops, models::Model& model,
@@ -36,7 +44,21 @@ GraphRunner::GraphRunner(device::Device& device, const ops::OpTable& ops, models
       memory_(std::move(memory)),
       stream_(device.create_stream()) {}
 
-Status GraphRunner::allocate(const kv::Layout& layout) {
+Status GraphRunner::allocate_buffers() {
+  const int32_t max_logits = std::max(config_.limits.max_tokens, config_.limits.max_rows);
+  const auto vocab = static_cast<size_t>(model_.vocab_size());
+  BZ_ASSIGN(logits_, device_.allocate(static_cast<size_t>(max_logits) * vocab * sizeof(float)));
+  const size_t per_row = static_cast<size_t>(config_.limits.max_rows) * vocab;
+  BZ_ASSIGN(adjusted_, device_.allocate(per_row * sizeof(float)));
+  const size_t scratch = ops_.sample_scratch_bytes(config_.limits.max_rows, model_.vocab_size());
+  BZ_ASSIGN(sample_scratch_, device_.allocate(std::max(scratch, per_row * sizeof(int32_t))));
+  BZ_TRY(model_.reserve(device_, ops_, config_.limits.max_tokens, config_.limits.max_rows));
+  model_.prepare_products(*stream_, ops_, step_sizes(graph_limits()));
+  return ok_status();
+}
+
+Status GraphRunner::allocate_cache(const kv::Layout& layout) {
+  config_.cache.num_blocks = layout.num_blocks;
   BZ_ASSIGN(slabs_, device_.create_slabs({layout.block_stride, layout.num_blocks, config_.null_guard}));
   const std::vector<kv::LayerSpec> specs = model_.cache_specs();
   kv_layers_.resize(specs.size());
@@ -51,15 +73,6 @@ Status GraphRunner::allocate(const kv::Layout& layout) {
       kv_groups_[i] = static_cast<int32_t>(g);
     }
   }
-  const int32_t max_logits = std::max(config_.limits.max_tokens, config_.limits.max_rows);
-  const auto vocab = static_cast<size_t>(model_.vocab_size());
-  BZ_ASSIGN(logits_, device_.allocate(static_cast<size_t>(max_logits) * vocab * sizeof(float)));
-  const size_t per_row = static_cast<size_t>(config_.limits.max_rows) * vocab;
-  BZ_ASSIGN(adjusted_, device_.allocate(per_row * sizeof(float)));
-  const size_t scratch = ops_.sample_scratch_bytes(config_.limits.max_rows, model_.vocab_size());
-  BZ_ASSIGN(sample_scratch_, device_.allocate(std::max(scratch, per_row * sizeof(int32_t))));
-  BZ_TRY(model_.reserve(device_, ops_, config_.limits.max_tokens, config_.limits.max_rows));
-  model_.prepare_products(*stream_, ops_, step_sizes(graph_limits()));
   return ok_status();
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -54,7 +55,13 @@ struct RunnerStats {
 
 class GraphRunner {
  public:
-  // The device, the op table and the model outlive the runner. Allocates everything (ENG-3).
+  // Chooses the cache's layout; called once everything else is allocated, so that it can ask what the device has left.
+  using ChooseLayout = std::function<Result<kv::Layout>()>;
+  // The device, the op table and the model outlive the runner. Allocates everything (ENG-3), the cache last. The
+  // layout's groups are those of config.cache, its number of blocks becomes config().cache's.
+  static Result<std::unique_ptr<GraphRunner>> create(device::Device& device, const ops::OpTable& ops,
+                                                     models::Model& model, const ChooseLayout& choose_layout,
+                                                     const RunnerConfig& config);
   static Result<std::unique_ptr<GraphRunner>> create(device::Device& device, const ops::OpTable& ops,
                                                      models::Model& model, const kv::Layout& layout,
                                                      const RunnerConfig& config);
@@ -102,7 +109,8 @@ class GraphRunner {
 
   GraphRunner(device::Device& device, const ops::OpTable& ops, models::Model& model, const RunnerConfig& config,
               StepInputs inputs, StepMemory memory);
-  Status allocate(const kv::Layout& layout);
+  Status allocate_buffers();
+  Status allocate_cache(const kv::Layout& layout);
 
   // A forward as it was recorded: graphs, and between one and the next an attention that stayed outside.
   struct CapturedForward {
