@@ -108,7 +108,9 @@ void add_engine_options(CLI::App& command, EngineOptions& o) {
   command.add_option("--kv-cache-dtype", o.kv_dtype, "f16, bf16, f32, or auto: f16 on the CPU, bf16 on CUDA")
       ->capture_default_str();
   command.add_option("--kv-cache-bytes", o.kv_cache_bytes,
-                     "size of the cache, for example 512M; default 512M, of plan with a config.json 64G");
+                     "size of the cache, for example 512M; default: on CUDA 0.9 of what is free beside the weights, at "
+                     "most what --max-num-seqs requests of --max-model-len need; else and of plan 512M, of plan with a "
+                     "config.json 64G");
   command.add_option("--block-size", o.load.block_size, "tokens in a block; default: pages of at least 32 KiB");
   command.add_option("--max-num-seqs", o.load.max_num_seqs,
                      "most requests in one step; default 32, of run 1, of bench engine --rows");

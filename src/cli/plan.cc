@@ -89,13 +89,15 @@ nlohmann::ordered_json to_json(const Planned& p) {
           {"notes", p.layout.notes}};
 }
 
-void print_requests(const Planned& p) {
+void print_requests(const Planned& p, bool default_size) {
   for (const int32_t tokens : request_sizes(p)) {
     const kv::RequestBytes bytes = kv::bytes_of_request(p.layout, tokens, p.num_spec);
     std::printf("a request of %d tokens: %lld bytes, %.1f %% waste; %lld fit\n", tokens,
                 static_cast<long long>(bytes.taken), bytes.waste() * 100,
                 static_cast<long long>(p.layout.body_bytes / bytes.taken));
   }
+  if (default_size)
+    std::printf("the size is plan's default: on a GPU, run and serve choose it by what is free there (--help)\n");
   std::printf("change it with --kv-cache-bytes, --block-size, --kv-cache-dtype, --max-model-len\n");
 }
 
@@ -125,7 +127,7 @@ Status plan(const PlanOptions& o) {
                         : fmt::format("{} bytes of weights, mapped in place", p.weights_bytes).c_str(),
               p.max_model_len);
   std::printf("%s", describe(p.layout).c_str());
-  print_requests(p);
+  print_requests(p, load.kv_cache_bytes == 0);
   return ok_status();
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -21,6 +23,9 @@ class Device {
   virtual DeviceKind kind() const = 0;
   // One line for people: "cpu: 2 threads, avx512-vnni".
   virtual std::string description() const = 0;
+
+  // Bytes that can still be allocated; none where that is nobody's to say: memory of the host is everybody's.
+  virtual std::optional<int64_t> free_bytes() const { return std::nullopt; }
 
   virtual std::unique_ptr<Stream> create_stream() = 0;
   // Zeroed memory of the device, aligned to 128 bytes.

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "device/fault_hook.h"
+#include "engine/cache_size.h"
 #include "engine/flight_recorder.h"
 #include "models/hf_config.h"
 #include "models/llama.h"
@@ -61,7 +62,6 @@ Status complete_options(LoadOptions& o, const models::ModelConfig& config) {
   if (o.max_num_seqs == 0) o.max_num_seqs = kDefaultMaxNumSeqs;
   if (o.max_num_batched_tokens == 0) o.max_num_batched_tokens = std::max(kDefaultMaxNumBatchedTokens, o.max_num_seqs);
   if (o.max_model_len == 0) o.max_model_len = config.context_length;
-  if (o.kv_cache_bytes == 0) o.kv_cache_bytes = kDefaultCacheBytes;
   if (!o.kv_dtype) o.kv_dtype = on_cpu(o) ? DType::kF16 : DType::kBF16;
   BZ_TRY(check_range("--max-num-seqs", o.max_num_seqs, 1, kMaxNumSeqs));
   BZ_TRY(check_range("--max-num-batched-tokens", o.max_num_batched_tokens, o.max_num_seqs, kMaxNumBatchedTokens));
@@ -90,12 +90,11 @@ Result<ModelPlan> plan_model(const LoadOptions& options) {
   plan.name = model_name(options, plan.config);
   plan.max_model_len = plan.options.max_model_len;
 
-  kv::LayoutRequest request;
-  request.layers = models::llama_cache_specs(plan.config, *plan.options.kv_dtype);
-  request.cache_bytes = plan.options.kv_cache_bytes;
-  request.block_size = options.block_size;
-  if (options.device.name.starts_with("cuda")) request.granule = kCudaGranule;
-  auto layout = kv::make_layout(request);
+  plan.cache.layers = models::llama_cache_specs(plan.config, *plan.options.kv_dtype);
+  plan.cache.cache_bytes = options.kv_cache_bytes > 0 ? options.kv_cache_bytes : kDefaultCacheBytes;
+  plan.cache.block_size = options.block_size;
+  if (options.device.name.starts_with("cuda")) plan.cache.granule = kCudaGranule;
+  auto layout = kv::make_layout(plan.cache);
   if (!layout.ok()) {
     const Status& s = layout.status();
     return Status(s.code(), s.message() + "; change --kv-cache-bytes or --block-size");
@@ -153,10 +152,16 @@ Status LoadedModel::start(const Progress& progress) {
   runner.cache.num_spec = o.num_draft_tokens;
   runner.limits.max_copies = kv::max_copies_per_plan(runner.cache, o.max_num_batched_tokens);
   runner.null_guard = o.null_guard;
-  BZ_ASSIGN(runner_, or_use(GraphRunner::create(*device_, *ops_, *model_, plan_.layout, runner),
-                            "lower --kv-cache-bytes, --max-num-batched-tokens, --max-num-seqs or --max-model-len"));
-  say(fmt::format("cache: {} blocks of {} bytes, null block guard {} in {:.3f} s", plan_.layout.num_blocks - 1,
-                  plan_.layout.block_stride, device::null_guard_name(o.null_guard), clock.lap()));
+  const auto choose_layout = [&]() -> Result<kv::Layout> {
+    BZ_TRY(size_cache(runner.cache));
+    return plan_.layout;
+  };
+  BZ_ASSIGN(runner_, or_use(GraphRunner::create(*device_, *ops_, *model_, choose_layout, runner),
+                            "use a smaller --kv-cache-bytes, --max-num-batched-tokens, --max-num-seqs or "
+                            "--max-model-len"));
+  say(fmt::format("cache: {} bytes, {} blocks of {} bytes, null block guard {} in {:.3f} s", plan_.layout.total_bytes,
+                  plan_.layout.num_blocks - 1, plan_.layout.block_stride, device::null_guard_name(o.null_guard),
+                  clock.lap()));
 
   SchedulerConfig scheduler;
   scheduler.max_num_seqs = o.max_num_seqs;
@@ -164,7 +169,7 @@ Status LoadedModel::start(const Progress& progress) {
   scheduler.max_model_len = plan_.max_model_len;
   scheduler.vocab_size = plan_.config.vocab_size;
   scheduler.end_token_ids = tokenizer_->end_ids();
-  kv::CacheConfig cache = runner.cache;
+  kv::CacheConfig cache = runner_->config().cache;
   cache.prefix_cache = o.prefix_caching;
   std::random_device random;
   cache.hash_key = (uint64_t{random()} << 32) | random();  // no one can choose prompts that collide
@@ -174,6 +179,25 @@ Status LoadedModel::start(const Progress& progress) {
     device::set_fault_hook([](void* self, uint64_t step) { static_cast<LoadedModel*>(self)->on_device_fault(step); },
                            this);
   }
+  return ok_status();
+}
+
+// Makes the layout anew where the cache's size was left to us and the device says what it has free. What was chosen
+// goes into the options: a replay of a fault has the same blocks.
+Status LoadedModel::size_cache(const kv::CacheConfig& config) {
+  if (plan_.options.kv_cache_bytes > 0) return ok_status();
+  if (const auto free_bytes = device_->free_bytes()) {
+    plan_.cache.cache_bytes = default_cache_bytes(plan_.layout, config, *free_bytes);
+    auto layout = kv::make_layout(plan_.cache);
+    if (!layout.ok()) {
+      return invalid_argument(
+          "{} has {} bytes free beside weights and buffers: {}; use a smaller --max-num-seqs or "
+          "--max-num-batched-tokens, a smaller model, or --device cpu",
+          plan_.options.device.name, *free_bytes, layout.status().message());
+    }
+    plan_.layout = std::move(layout).value();
+  }
+  plan_.options.kv_cache_bytes = plan_.cache.cache_bytes;
   return ok_status();
 }
 

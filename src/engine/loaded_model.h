@@ -28,7 +28,7 @@ struct LoadOptions {
   GraphMode graphs = GraphMode::kAuto;
   device::NullGuard null_guard = device::NullGuard::kReadOnly;
   std::optional<DType> kv_dtype;       // none: f16 on the CPU, bf16 on CUDA
-  int64_t kv_cache_bytes = 0;          // 0: kDefaultCacheBytes
+  int64_t kv_cache_bytes = 0;          // 0: of what the device has free (cache_size.h), else kDefaultCacheBytes
   int32_t block_size = 0;              // 0: chosen
   int32_t max_num_seqs = 0;            // 0: 32
   int32_t max_num_batched_tokens = 0;  // 0: 512, or max_num_seqs where that is more
@@ -41,6 +41,7 @@ struct LoadOptions {
   bool record_faults = true;     // a fault of the device saves a record (engine/flight_recorder.h)
 };
 
+// Where the device does not say what it has free: CPU, null device, and plan, which has none.
 inline constexpr int64_t kDefaultCacheBytes = int64_t{512} << 20;
 inline constexpr int32_t kFirstGraphRows = 64;
 
@@ -48,10 +49,11 @@ inline constexpr int32_t kFirstGraphRows = 64;
 struct ModelPlan {
   std::unique_ptr<formats::GgufFile> file;
   models::ModelConfig config;
+  kv::LayoutRequest cache;  // what the layout is made of
   kv::Layout layout;
   std::string name;
   int32_t max_model_len = 0;
-  LoadOptions options;  // with every default filled in
+  LoadOptions options;  // with every default filled in; kv_cache_bytes, where it was not given, once there is a device
 };
 Result<ModelPlan> plan_model(const LoadOptions& options);
 
@@ -80,6 +82,7 @@ class LoadedModel {
  private:
   explicit LoadedModel(ModelPlan plan) : plan_(std::move(plan)) {}
   Status start(const Progress& progress);
+  Status size_cache(const kv::CacheConfig& config);
   void on_device_fault(uint64_t step);
 
   ModelPlan plan_;

@@ -232,6 +232,48 @@ TEST_P(EngineOnGpu, TenThousandStepsEachFollowedByADummyStep) {
   EXPECT_EQ(tokens[0], tokens[1]);
 }
 
+// Nobody said how large the cache is: every request may be as long as the model allows, and no more is taken than that.
+TEST(DefaultCacheOnGpu, HoldsAllRequestsAtTheirLongest) {
+  BZ_SKIP_WITHOUT_GPU();
+  const TemporaryModel tiny(quantized_tiny());
+  engine::LoadOptions o = test_options(tiny.path());
+  o.device.name = "cuda:0";
+  o.kv_cache_bytes = 0;
+  o.max_num_seqs = 64;
+  const auto model = engine::LoadedModel::load(o).value();
+  const kv::CacheManager& cache = model->core().scheduler().cache();
+  const int64_t needed = int64_t{o.max_num_seqs} * cache.num_blocks_for(model->plan().max_model_len);
+  EXPECT_GE(cache.num_usable_blocks(), needed);
+  EXPECT_LE(model->plan().layout.body_bytes, needed * model->plan().layout.block_stride * 102 / 100 + (4 << 20));
+  EXPECT_EQ(model->info().max_request_tokens, model->plan().max_model_len);
+
+  // What a fault record keeps makes the same blocks again.
+  const auto again = engine::LoadedModel::load(model->plan().options).value();
+  EXPECT_EQ(again->plan().layout.num_blocks, model->plan().layout.num_blocks);
+  EXPECT_EQ(again->plan().layout.total_bytes, model->plan().layout.total_bytes);
+}
+
+// More could be used than there is: the cache takes its share, graphs and steps have room in the rest.
+TEST(DefaultCacheOnGpu, TakesItsShareOfWhatIsFree) {
+  BZ_SKIP_WITHOUT_GPU();
+  engine::LoadOptions o = test_options(smollm2_or_die());
+  o.device.name = "cuda:0";
+  o.kv_cache_bytes = 0;
+  o.max_num_seqs = 4096;  // of 8,192 tokens: 773 GB
+  const int64_t free_before = gpu()->free_bytes().value();
+  const auto model = engine::LoadedModel::load(o).value();
+  EXPECT_LE(model->plan().layout.total_bytes, free_before * 9 / 10);
+  EXPECT_GE(model->plan().layout.total_bytes, (free_before - (int64_t{8} << 30)) * 89 / 100);  // beside large logits
+  ASSERT_TRUE(model->warm_up().ok());
+  while (model->core().capture_one()) {
+  }
+  EXPECT_EQ(model->runner().stats().captures,
+            static_cast<int64_t>(engine::decode_capture_sizes(o.max_num_seqs).size()));
+  run_requests(*model, mixed_requests(kNumRequests, 90, 20, 49152, 7), {});
+  EXPECT_TRUE(model->core().alive());
+  EXPECT_TRUE(model->core().stats().null_block_clean);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, EngineOnGpu, testing::Values(false, true),
                          [](const auto& test) { return test.param ? "batch_invariant" : "default"; });
 

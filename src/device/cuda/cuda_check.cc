@@ -10,7 +10,7 @@ namespace bz::device::cuda {
 void cuda_fault(cudaError_t error, const FaultSite& site, const char* file, int line) {
   std::fflush(stdout);
   if (error == cudaErrorMemoryAllocation) {  // nothing is wrong with the step: no record of it
-    std::fprintf(stderr, "blockzero: error: %s: the GPU has no memory left to run it; lower --kv-cache-bytes\n",
+    std::fprintf(stderr, "blockzero: error: %s: the GPU has no memory left to run it; use a smaller --kv-cache-bytes\n",
                  site.what);
     std::_Exit(2);
   }

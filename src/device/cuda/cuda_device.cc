@@ -22,6 +22,12 @@ class CudaDevice final : public Device {
     return fmt::format("cuda:{}, {}, {} SMs, {:.0f} GiB", index_, prop_.name, prop_.multiProcessorCount,
                        static_cast<double>(prop_.totalGlobalMem) / (1 << 30));
   }
+  std::optional<int64_t> free_bytes() const override {
+    use();
+    size_t free = 0, total = 0;
+    BZ_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return static_cast<int64_t>(free);
+  }
   std::unique_ptr<Stream> create_stream() override { return std::make_unique<CudaStream>(index_); }
 
   Result<Buffer> allocate(size_t bytes) override {

@@ -120,8 +120,9 @@ class CudaSlabs final : public SlabMemory {
     if (result == CUDA_SUCCESS) return ok_status();
     const char* text = "unknown error";
     driver_.error_string(result, &text);
-    return resource_exhausted("the cache of {} blocks of {} bytes cannot be mapped: {}", request_.num_blocks,
-                              request_.block_stride, text);
+    return resource_exhausted("the cache of {} blocks of {} bytes, {} in all, cannot be mapped: {}",
+                              request_.num_blocks, request_.block_stride, request_.num_blocks * request_.block_stride,
+                              text);
   }
 
   CUdeviceptr guard_begin() const { return reserved_ + static_cast<CUdeviceptr>(unmapped_bytes_); }
