@@ -13,14 +13,18 @@ constexpr int32_t kPairsPerTile = 64;            // of a cta whose warps do not 
 constexpr int64_t kMaxSharedBytes = 160 * 1024;  // of x
 constexpr int64_t kSmSharedBytes = 220 * 1024;
 
+// Tokens that share a walk over the weights: as many as x has room for in shared memory.
+int32_t tokens_at_once(int32_t tokens, int32_t k) {
+  int32_t n = 1;
+  while (n < kMatvecTokens && n < tokens && int64_t{n} * 2 * k * 4 <= kMaxSharedBytes) n *= 2;
+  return n;
+}
+
 }  // namespace
 
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms) {
   MatvecConfig c;
-  while (c.tokens_per_cta < kMatvecTokens && c.tokens_per_cta < tokens &&
-         int64_t{c.tokens_per_cta} * 2 * k * 4 <= kMaxSharedBytes) {
-    c.tokens_per_cta *= 2;
-  }
+  c.tokens_per_cta = tokens_at_once(tokens, k);
   // All ctas at once, so that none comes when the others have gone: as many as registers and shared memory hold.
   const int64_t x_bytes = int64_t{c.tokens_per_cta} * k * 4;
   if (c.tokens_per_cta == 1 && x_bytes * (kWarpsPerSm / 4) > kSmSharedBytes) c.warps = 8;
@@ -39,10 +43,7 @@ StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms) 
   constexpr int64_t kBarrierBytes = 8;
   StreamConfig c;
   if (row_bytes(dtype, p.k) % 16 != 0) return c;
-  while (c.tokens_per_cta < kMatvecTokens && c.tokens_per_cta < p.tokens &&
-         int64_t{c.tokens_per_cta} * 2 * p.k * 4 <= kMaxSharedBytes) {
-    c.tokens_per_cta *= 2;
-  }
+  c.tokens_per_cta = tokens_at_once(p.tokens, p.k);
   if (p.tokens == 1 && p.num_pairs < 8 * num_sms) c.warps = 4;
   c.num_ctas = std::min((p.num_pairs + c.warps - 1) / c.warps, num_sms);
   const int64_t x_bytes = int64_t{c.tokens_per_cta} * p.k * 4;
