@@ -1,15 +1,16 @@
 // Which GPUs a build has machine code for.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 namespace bz::device::cuda {
 
-// archs: what was compiled, "80;90a;100". Machine code of major.minor runs on GPUs of the same major version and at
+// archs: what was compiled, "80,90a,100". Machine code of major.minor runs on GPUs of the same major version and at
 // least that minor one; code of an "a" architecture on exactly that one.
 constexpr bool has_code_for(std::string_view archs, int major, int minor) {
   while (!archs.empty()) {
-    const size_t end = archs.find(';') < archs.size() ? archs.find(';') : archs.size();
+    const size_t end = std::min(archs.find(','), archs.size());
     int number = 0;
     bool exact = false;
     for (char c : archs.substr(0, end)) {

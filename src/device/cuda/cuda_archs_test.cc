@@ -12,9 +12,9 @@ TEST(CudaArchs, WhichGpusABuildRunsOn) {
   EXPECT_FALSE(has_code_for("90a", 10, 0));
   EXPECT_TRUE(has_code_for("80", 8, 9));  // a later one of the same major version
   EXPECT_FALSE(has_code_for("89", 8, 0));
-  EXPECT_TRUE(has_code_for("80;90a;100;120", 10, 3));
-  EXPECT_TRUE(has_code_for("80;90a;100;120", 12, 0));
-  EXPECT_FALSE(has_code_for("80;90a;100;120", 7, 5));
+  EXPECT_TRUE(has_code_for("80,90a,100,120", 10, 3));
+  EXPECT_TRUE(has_code_for("80,90a,100,120", 12, 0));
+  EXPECT_FALSE(has_code_for("80,90a,100,120", 7, 5));
   EXPECT_FALSE(has_code_for("", 9, 0));
 }
 
