@@ -25,6 +25,8 @@ class CudaGraph final : public Graph {
   size_t num_nodes_;
 };
 
+inline constexpr int kLargeSharedBytes = 227 * 1024;
+
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(int device_index);
@@ -42,7 +44,8 @@ class CudaStream final : public Stream {
   StepTimes step_times() const override { return times_; }
 
   cudaStream_t handle() const { return stream_; }
-  // Clusters, and kernels that start while the one before them finishes: from sm_90 on.
+  // Clusters, copies into shared memory that run by themselves, kernels that start while the one before them finishes,
+  // and 227 KiB of shared memory for a cta: sm_90 and sm_100. Others, sm_120 with its 99 KiB too, take plain paths.
   bool has_clusters() const { return has_clusters_; }
   // Makes this stream's device the calling thread's.
   void use_device() const { BZ_CUDA_CHECK(cudaSetDevice(device_index_)); }

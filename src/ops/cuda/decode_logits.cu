@@ -121,14 +121,16 @@ __global__ void __launch_bounds__(kThreads, 1) decode_logits_kernel(const __grid
 
 }  // namespace
 
-// Copies into shared memory that run by themselves came with sm_90. Asked once: a process runs on one kind of GPU.
+// CudaStream::has_clusters(), without a stream. Asked once: a process runs on one kind of GPU.
 static bool has_bulk_copies() {
   static const bool has = [] {
-    int index = 0, major = 0;
-    const bool known = cudaGetDevice(&index) == cudaSuccess &&
-                       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess;
+    int index = 0, major = 0, shared_bytes = 0;
+    const bool known =
+        cudaGetDevice(&index) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess &&
+        cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index) == cudaSuccess;
     cudaGetLastError();
-    return known && major >= 9;
+    return known && major >= 9 && shared_bytes >= device::cuda::kLargeSharedBytes;
   }();
   return has;
 }

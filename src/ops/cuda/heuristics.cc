@@ -7,16 +7,16 @@
 namespace bz::ops::cuda {
 namespace {
 
-constexpr int32_t kWarpsPerSm = 16;              // that matvec.cuh's registers allow; more pairs are walked in a loop
-constexpr int32_t kMatvecTokens = 4;             // more: the tensor cores
-constexpr int32_t kPairsPerTile = 64;            // of a cta whose warps do not share K (matmul_mma.cuh)
-constexpr int64_t kMaxSharedBytes = 160 * 1024;  // of x
+constexpr int32_t kWarpsPerSm = 16;               // that matvec.cuh's registers allow; more pairs are walked in a loop
+constexpr int32_t kMatvecTokens = 4;              // more: the tensor cores
+constexpr int32_t kPairsPerTile = 64;             // of a cta whose warps do not share K (matmul_mma.cuh)
+constexpr int64_t kPlainSharedBytes = 96 * 1024;  // that a cta has on every GPU since sm_80
 constexpr int64_t kSmSharedBytes = 220 * 1024;
 
-// Tokens that share a walk over the weights: as many as x has room for in shared memory.
-int32_t tokens_at_once(int32_t tokens, int32_t k) {
+// Tokens that share a walk over the weights: as many as their x has room for.
+int32_t tokens_at_once(int32_t tokens, int32_t k, int64_t shared_bytes) {
   int32_t n = 1;
-  while (n < kMatvecTokens && n < tokens && int64_t{n} * 2 * k * 4 <= kMaxSharedBytes) n *= 2;
+  while (n < kMatvecTokens && n < tokens && int64_t{n} * 2 * k * 4 <= shared_bytes) n *= 2;
   return n;
 }
 
@@ -24,7 +24,7 @@ int32_t tokens_at_once(int32_t tokens, int32_t k) {
 
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms) {
   MatvecConfig c;
-  c.tokens_per_cta = tokens_at_once(tokens, k);
+  c.tokens_per_cta = tokens_at_once(tokens, k, kPlainSharedBytes);
   // All ctas at once, so that none comes when the others have gone: as many as registers and shared memory hold.
   const int64_t x_bytes = int64_t{c.tokens_per_cta} * k * 4;
   if (c.tokens_per_cta == 1 && x_bytes * (kWarpsPerSm / 4) > kSmSharedBytes) c.warps = 8;
@@ -39,11 +39,12 @@ StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms) 
   // and others none.
   constexpr int64_t kAll = 226 * 1024, kHalf = 114 * 1024;
   constexpr int64_t kBesideAttention = 120 * 1024;  // which comes after q, k and v, and starts while they are computed
+  constexpr int64_t kMaxX = 160 * 1024;             // leaves room for a stage
   constexpr int32_t kMostStages = 16;
   constexpr int64_t kBarrierBytes = 8;
   StreamConfig c;
   if (row_bytes(dtype, p.k) % 16 != 0) return c;
-  c.tokens_per_cta = tokens_at_once(p.tokens, p.k);
+  c.tokens_per_cta = tokens_at_once(p.tokens, p.k, kMaxX);
   if (p.tokens == 1 && p.num_pairs < 8 * num_sms) c.warps = 4;
   c.num_ctas = std::min((p.num_pairs + c.warps - 1) / c.warps, num_sms);
   const int64_t x_bytes = int64_t{c.tokens_per_cta} * p.k * 4;

@@ -28,7 +28,7 @@ struct LaunchShape {
   bool overlap = true;      // may start before the kernel before it has finished
 };
 
-// Copies into shared memory that run by themselves (bulk_copy.cuh) came with clusters.
+// Copies into shared memory that run by themselves (bulk_copy.cuh), and much of it.
 inline bool has_bulk_copies(device::Stream& stream) {
   return static_cast<device::cuda::CudaStream&>(stream).has_clusters();
 }
