@@ -84,14 +84,15 @@ struct Products {
     library(0);
     if (std::exchange(missing, false)) {
       std::printf(
-          "{\"model\": \"%s\", \"op\": \"%s\", \"n\": %lld, \"k\": %lld, \"tokens\": %d, \"cublaslt_us\": null}\n",
-          m.name, op, static_cast<long long>(n), static_cast<long long>(k), tokens);
+          "{\"bench\": \"products\", \"name\": \"%s %s, %s\", \"n\": %lld, \"k\": %lld, \"tokens\": %d, "
+          "\"cublaslt_us\": null}\n",
+          m.name, dtype_info(m.dtype).name.data(), op, static_cast<long long>(n), static_cast<long long>(k), tokens);
       return;
     }
     const auto [own_us, library_us] = compare(steps, m.nodes, own, library);
     const double tflop = 2e-12 * tokens * static_cast<double>(n * k);
     std::printf(
-        "{\"model\": \"%s\", \"weights\": \"%s\", \"op\": \"%s\", \"n\": %lld, \"k\": %lld, \"tokens\": %d, "
+        "{\"bench\": \"products\", \"name\": \"%s %s, %s\", \"n\": %lld, \"k\": %lld, \"tokens\": %d, "
         "\"own_us\": %.2f, \"cublaslt_us\": %.2f, \"own_tflops\": %.1f, \"cublaslt_tflops\": %.1f, \"ratio\": %.2f}\n",
         m.name, dtype_info(m.dtype).name.data(), op, static_cast<long long>(n), static_cast<long long>(k), tokens,
         own_us, library_us, tflop / own_us * 1e6, tflop / library_us * 1e6, own_us / library_us);
@@ -175,8 +176,10 @@ void report_first_use(Bench& b, double found_ms) {
   b.ops.prepare_products(*b.stream, {ops::ProductsParams::Op::kMatmul, {w}, 1, 2048, scratch, bytes});
   const double ms = ms_since(start);
   cudaMemGetInfo(&after, &all);
-  std::printf("{\"cublaslt\": %zu, \"found_ms\": %.1f, \"first_use_ms\": %.1f, \"first_use_device_mib\": %.1f}\n",
-              lt->version(), found_ms, ms, (static_cast<double>(before) - static_cast<double>(after)) / (1 << 20));
+  std::printf(
+      "{\"bench\": \"products\", \"cublaslt\": %zu, \"found_ms\": %.1f, \"first_use_ms\": %.1f, "
+      "\"first_use_device_mib\": %.1f}\n",
+      lt->version(), found_ms, ms, (static_cast<double>(before) - static_cast<double>(after)) / (1 << 20));
 }
 
 }  // namespace

@@ -10,14 +10,15 @@ class Matmul : public testing::TestWithParam<DType> {};
 
 TEST_P(Matmul, EqualsReference) {
   BZ_SKIP_WITHOUT_GPU();
-  for (const MatmulShape& s : {MatmulShape{1, 1, 64, 0, 64, false}, MatmulShape{1, 1, 960, 0, 576, false},
-                               MatmulShape{1, 0, 33, 7, 96, false}, MatmulShape{1, 1, 576, 0, 1536, true},
-                               MatmulShape{2, 1, 40, 24, 576, false}, MatmulShape{3, 3, 65, 0, 4096, true},
-                               MatmulShape{1, 1, 2200, 129, 1792, false}, MatmulShape{1, 1, 70, 0, 14336, true},
-                               MatmulShape{4, 3, 148, 1, 2304, true}, MatmulShape{2, 2, 30, 0, 14336, false},
-                               MatmulShape{8, 5, 192, 64, 576, false}, MatmulShape{9, 8, 192, 0, 1536, true},
-                               MatmulShape{17, 11, 50, 14, 576, false}, MatmulShape{64, 64, 192, 64, 576, false},
-                               MatmulShape{64, 1, 576, 0, 1536, true}, MatmulShape{130, 129, 320, 0, 576, false}}) {
+  for (const MatmulShape& s :
+       {MatmulShape{1, 1, 64, 0, 64, false}, MatmulShape{1, 1, 960, 0, 576, false}, MatmulShape{1, 0, 33, 7, 96, false},
+        MatmulShape{1, 1, 576, 0, 1536, true}, MatmulShape{2, 1, 40, 24, 576, false},
+        MatmulShape{3, 3, 65, 0, 4096, true}, MatmulShape{1, 1, 2200, 129, 1792, false},
+        MatmulShape{1, 1, 70, 0, 14336, true}, MatmulShape{4, 3, 148, 1, 2304, true},
+        MatmulShape{2, 2, 30, 0, 14336, false}, MatmulShape{3, 2, 40, 0, 14336, true},
+        MatmulShape{8, 5, 192, 64, 576, false}, MatmulShape{9, 8, 192, 0, 1536, true},
+        MatmulShape{17, 11, 50, 14, 576, false}, MatmulShape{64, 64, 192, 64, 576, false},
+        MatmulShape{64, 1, 576, 0, 1536, true}, MatmulShape{130, 129, 320, 0, 576, false}}) {
     run_matmul(GetParam(), s, {});
     run_matmul(GetParam(), s, {.batch_invariant = true});
   }
@@ -30,6 +31,16 @@ TEST_P(Matmul, FusedFormsEqualTheirParts) {
       run_fused(GetParam(), {tokens, live}, style, {});
       run_fused(GetParam(), {tokens, live}, style, {.batch_invariant = true});
     }
+  }
+}
+
+// Rows of several chunks, behind a norm; more pairs of rows than warps.
+TEST_P(Matmul, FusedFormsOfLongRowsEqualTheirParts) {
+  BZ_SKIP_WITHOUT_GPU();
+  for (const FusedShape& f :
+       {FusedShape{.tokens = 1, .live = 1, .d = 2304}, FusedShape{.tokens = 2, .live = 1, .d = 2304},
+        FusedShape{.tokens = 4, .live = 3, .d = 2304, .inter = 1100}}) {
+    run_fused(GetParam(), f, ops::RopeStyle::kHalfSplit, {});
   }
 }
 

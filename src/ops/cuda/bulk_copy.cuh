@@ -12,7 +12,7 @@ __device__ inline uint32_t shared_address(const void* p) { return static_cast<ui
 __device__ inline void barrier_init(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
 }
-// After barrier_init and before the copies: by the thread that did it; then __syncthreads().
+// After barrier_init and before the copies: by the thread that did it; then those who wait there and it meet.
 __device__ inline void barriers_are_ready() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

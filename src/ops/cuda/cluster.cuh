@@ -2,6 +2,7 @@
 // nothing here is called: clusters have one cta.
 #pragma once
 
+#include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/device.cuh"
 
 namespace bz::ops::cuda {
@@ -26,8 +27,6 @@ __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
-
-__device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
 // A barrier of bytes, in this cta's shared memory: complete when so many bytes were sent to it. One thread, before
 // cluster_arrive().

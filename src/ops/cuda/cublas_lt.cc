@@ -53,7 +53,9 @@ Result<const CublasLt*> find_once() {
   for (const char* folder : kFolders) {
     if (load(folder + name, &calls)) return &calls;
   }
-  log::info("no {} on this machine: prompts run on our own, slower kernels (BLOCKZERO_CUBLASLT=FILE names one)", name);
+  log::info(
+      "no {} on this machine: prompts and batches run on our own, slower kernels (BLOCKZERO_CUBLASLT=FILE names one)",
+      name);
   return static_cast<const CublasLt*>(nullptr);
 }
 

@@ -6,7 +6,8 @@
 // it, some before, which has several kernels fetch their weights at once.
 //
 // A kernel that is not ours (cuBLASLt's, split_linear.h) stands in that chain as well: launched without the attribute
-// it begins when all before it have finished, and what follows it begins when it has, for it lets nobody start earlier.
+// it begins when all before it have finished, and what follows it begins when it has, unless it lets that start earlier
+// itself; then it waits before it touches memory, as ours do.
 //
 // Read before the wait may be weights, and what earlier steps or prepare wrote: prepare lets nobody start before it has
 // finished, so no later kernel of its step can.

@@ -1,4 +1,4 @@
-// Linear: what both matrix kernels (matvec, matmul_mma) compute, fused with what stands before and after it.
+// Linear: what every matrix product here computes, fused with what stands before and after it.
 //
 //   y[t] = W * norm(x[t])          norm: RMSNorm, or nothing
 //   then, per pair of weight rows, an epilogue: store (or add to the residual), silu(y0) * y1, or rotate and store into

@@ -6,7 +6,7 @@
 // fetch. x is staged once in shared memory, in two planes (first and second halves of units) that lanes read without
 // bank conflicts; the norm's weight goes in there, its scale at the end.
 //
-// The order of sums depends on K alone: lane l takes units l, l + 32, ..., then a fixed tree over lanes (PAD-9b).
+// The order of sums depends on K alone: lane l takes units l, l + 32, ..., then a fixed tree over lanes.
 #pragma once
 
 #include "ops/cuda/epilogue.cuh"

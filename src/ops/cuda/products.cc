@@ -35,7 +35,8 @@ Products* create(const CublasLt* lt, int device_index) {
   const cublasStatus_t status = lt->create(&handle);
   if (status != CUBLAS_STATUS_SUCCESS) {
     cudaGetLastError();
-    log::warn("cuBLASLt cannot start ({}): prompts run on our own, slower kernels", lt->status_string(status));
+    log::warn("cuBLASLt cannot start ({}): prompts and batches run on our own, slower kernels",
+              lt->status_string(status));
     return nullptr;
   }
   return new Products(*lt, handle, device_index);  // to the end of the process: the CUDA runtime ends before statics do
@@ -107,6 +108,7 @@ std::optional<Products::Plan> Products::choose(const device::cuda::CudaStream& s
     plan.algorithm = candidates[i].algo;
     if (candidates[i].state != CUBLAS_STATUS_SUCCESS) continue;
     if (runs(plan, operands, stream) && is_kernels_alone(plan, operands)) return plan;
+    cudaGetLastError();  // a refused candidate leaves no error behind
   }
   return std::nullopt;
 }
@@ -124,7 +126,6 @@ bool Products::is_kernels_alone(const Plan& plan, const ProductOperands& operand
   const cublasStatus_t status = multiply(plan, operands, trial_);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(trial_, &graph);
-  cudaGetLastError();  // a refused candidate leaves no error behind
   const bool good = status == CUBLAS_STATUS_SUCCESS && ended == cudaSuccess && holds_kernels_alone(graph);
   if (graph != nullptr) BZ_CUDA_CHECK(cudaGraphDestroy(graph));
   return good;

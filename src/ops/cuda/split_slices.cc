@@ -19,14 +19,14 @@ constexpr int64_t kScratchAlignment = 256;
 constexpr int64_t kBf16 = 2;
 
 int64_t y_row_bytes(int32_t tokens, int32_t stacked) { return int64_t{4} * stacked * tokens; }
-int64_t weight_row_bytes(int32_t k, int32_t terms) { return kBf16 * terms * k; }
+int64_t split_row_bytes(int32_t k, int32_t terms) { return kBf16 * terms * k; }
 
 struct ScratchSizes {
   int64_t x, weights, y;
 };
 ScratchSizes scratch_sizes(int32_t tokens, int32_t k) {
   return {round_up(kBf16 * 3 * tokens * k, kScratchAlignment),
-          round_up(std::max(kMaxWeightBytes, kMinRows * weight_row_bytes(k, 3)), kScratchAlignment),
+          round_up(std::max(kMaxWeightBytes, kMinRows * split_row_bytes(k, 3)), kScratchAlignment),
           round_up(std::max(kMaxYBytes, kMinRows * y_row_bytes(tokens, 2)), kScratchAlignment)};
 }
 
@@ -35,7 +35,7 @@ ScratchSizes scratch_sizes(int32_t tokens, int32_t k) {
 int32_t slice_rows(const LinearParams& p, DType weight) {
   const SplitForm form = split_form(weight);
   int64_t most = kMaxYBytes / y_row_bytes(p.tokens, form.stacked);
-  if (form.terms > 1) most = std::min(most, kMaxWeightBytes / weight_row_bytes(p.k, form.terms));
+  if (form.terms > 1) most = std::min(most, kMaxWeightBytes / split_row_bytes(p.k, form.terms));
   most = std::max<int64_t>(most / kMinRows * kMinRows, kMinRows);
   const int64_t all = slice_columns(p).total;
   const int64_t slices = ceil_div(all, most);
