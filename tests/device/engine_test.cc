@@ -47,6 +47,10 @@ class EngineOnGpu : public testing::TestWithParam<bool> {
   std::vector<engine::Request> requests_ = mixed_requests(kNumRequests, 90, 20, 49152, 7);
 };
 
+// What only one of the op tables does, or promises.
+class DefaultOpsOnGpu : public EngineOnGpu {};
+class InvariantOpsOnGpu : public EngineOnGpu {};
+
 // PAD-9a: the same schedule, so the same graph keys. What stands in padding, in unowned bytes and in every scratch
 // buffer is what dummy steps of changing size and the sanitizer's NaN left there.
 TEST_P(EngineOnGpu, NoBitDependsOnPaddingPoisonOrDummySteps) {
@@ -57,8 +61,8 @@ TEST_P(EngineOnGpu, NoBitDependsOnPaddingPoisonOrDummySteps) {
 }
 
 // What a step may not do: algorithms of its products were chosen and loaded before.
-TEST_P(EngineOnGpu, NoStepChoosesAnAlgorithm) {
-  if (GetParam() || ops::cuda::cublas_lt() == nullptr) GTEST_SKIP() << "no cuBLASLt here";
+TEST_P(DefaultOpsOnGpu, NoStepChoosesAnAlgorithm) {
+  if (ops::cuda::cublas_lt() == nullptr) GTEST_SKIP() << "no cuBLASLt here";
   const auto stream = gpu()->create_stream();
   const auto* products = ops::cuda::Products::of(static_cast<device::cuda::CudaStream&>(*stream));
   ASSERT_NE(products, nullptr);
@@ -83,8 +87,7 @@ TEST_P(EngineOnGpu, EveryGraphModeGivesTheSameBits) {
 }
 
 // PAD-9b, which the default ops do not promise.
-TEST_P(EngineOnGpu, BatchInvariantAnswersDoNotDependOnTheBatch) {
-  if (!GetParam()) GTEST_SKIP() << "without --batch-invariant";
+TEST_P(InvariantOpsOnGpu, AnswersDoNotDependOnTheBatch) {
   const Trace alone = run(options(), {.at_once = 1});
   EXPECT_EQ(first_difference(alone, run(options(), {})), "") << "all at once";
   EXPECT_EQ(first_difference(alone, run(options(), {.at_once = 5, .min_rows = 24})), "") << "padded";
@@ -117,8 +120,7 @@ std::vector<std::vector<int32_t>> tokens_in_pipeline(engine::LoadedModel& model,
 }
 
 // Drafts of the text itself, in every graph mode and with two steps in flight.
-TEST_P(EngineOnGpu, DraftsChangeNoBitOfAnAnswer) {
-  if (!GetParam()) GTEST_SKIP() << "without --batch-invariant";
+TEST_P(InvariantOpsOnGpu, DraftsChangeNoBitOfAnAnswer) {
   for (engine::Request& r : requests_) {  // texts that repeat themselves, so that there are drafts
     r.prompt.insert(r.prompt.end(), r.prompt.begin(), r.prompt.end());
   }
@@ -274,8 +276,10 @@ TEST(DefaultCacheOnGpu, TakesItsShareOfWhatIsFree) {
   EXPECT_TRUE(model->core().stats().null_block_clean);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, EngineOnGpu, testing::Values(false, true),
-                         [](const auto& test) { return test.param ? "batch_invariant" : "default"; });
+std::string table_name(const testing::TestParamInfo<bool>& test) { return test.param ? "batch_invariant" : "default"; }
+INSTANTIATE_TEST_SUITE_P(Ops, EngineOnGpu, testing::Values(false, true), table_name);
+INSTANTIATE_TEST_SUITE_P(Ops, DefaultOpsOnGpu, testing::Values(false), table_name);
+INSTANTIATE_TEST_SUITE_P(Ops, InvariantOpsOnGpu, testing::Values(true), table_name);
 
 // A graph holds kernels alone; anything else is refused where it is captured.
 TEST(CudaGraphDeathTest, AMemsetNodeIsRefused) {
