@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/twin.h"
+#include "ops/cuda/linear.h"
 
 namespace bz::test {
 
@@ -40,12 +41,25 @@ class LentScratch {
 
 struct LinearRun {
   bool batch_invariant = false;
+  bool matvec = false;  // matvec.cuh, whatever the op table would choose
   const LentScratch* scratch = nullptr;
   bool graph = false;     // the second of the two runs, which must agree to the bit, is a graph's replay
   int32_t min_nodes = 1;  // of that graph
 
   void* data() const { return scratch == nullptr ? nullptr : scratch->data(); }
   size_t bytes() const { return scratch == nullptr ? 0 : scratch->bytes(); }
+  void matmul(device::Stream& stream, const ops::MatmulParams& p) const {
+    if (!matvec) return cuda_ops(batch_invariant).matmul(stream, p);
+    ops::cuda::linear_by_matvec(stream, p.parts[0].weight.dtype, ops::cuda::linear_of(p, 0, p.num_parts));
+  }
+  void norm_qkv(device::Stream& stream, const ops::NormQkvParams& p) const {
+    if (!matvec) return cuda_ops(batch_invariant).norm_qkv(stream, p);
+    ops::cuda::linear_by_matvec(stream, p.q.dtype, ops::cuda::linear_of(p));
+  }
+  void norm_gate_up(device::Stream& stream, const ops::NormGateUpParams& p) const {
+    if (!matvec) return cuda_ops(batch_invariant).norm_gate_up(stream, p);
+    ops::cuda::linear_by_matvec(stream, p.gate.dtype, ops::cuda::linear_of(p));
+  }
   // Runs fn(stream), its scratch poisoned.
   template <class Fn>
   void on_gpu(device::Stream& stream, bool second, Fn&& fn) const {
@@ -96,11 +110,10 @@ inline void run_matmul(DType dtype, const MatmulShape& s, const LinearRun& how) 
   const std::string what = fmt::format("{} T {} live {} N {}+{} K {}{}", dtype_info(dtype).name, s.tokens, s.live, s.n0,
                                        s.n1, s.k, s.accumulate ? " accumulate" : "");
   int runs = 0;
-  twin.run([&](device::Stream& stream) { cpu_ops().matmul(stream, p); },
-           [&](device::Stream& stream) {
-             how.on_gpu(stream, runs++ == 1, [&](device::Stream& on) { cuda_ops(how.batch_invariant).matmul(on, d); });
-           },
-           what.c_str());
+  twin.run(
+      [&](device::Stream& stream) { cpu_ops().matmul(stream, p); },
+      [&](device::Stream& stream) { how.on_gpu(stream, runs++ == 1, [&](device::Stream& on) { how.matmul(on, d); }); },
+      what.c_str());
 }
 
 struct FusedShape {
@@ -192,9 +205,8 @@ inline void run_fused(DType dtype, const FusedShape& f, ops::RopeStyle style, co
       },
       [&](device::Stream& stream) {
         how.on_gpu(stream, runs++ == 1, [&](device::Stream& s) {
-          const ops::OpTable& ops = cuda_ops(how.batch_invariant);
-          ops.norm_qkv(s, da);
-          ops.norm_gate_up(s, db);
+          how.norm_qkv(s, da);
+          how.norm_gate_up(s, db);
         });
       },
       fmt::format("fused {} T {} live {}", dtype_info(dtype).name, tokens, live).c_str());

@@ -32,6 +32,7 @@ class SplitLinear : public testing::TestWithParam<DType> {
   }
 };
 class SplitLinearOfTwoTypes : public SplitLinear {};
+class SplitLinearOfLargeWeights : public SplitLinear {};
 
 TEST_P(SplitLinear, EqualsReference) {
   const int32_t least = min_tokens(GetParam());
@@ -63,6 +64,28 @@ TEST_P(SplitLinearOfTwoTypes, Slices) {
   fused(GetParam(), wide, ops::RopeStyle::kAdjacentPairs, 10);
 }
 INSTANTIATE_TEST_SUITE_P(Types, SplitLinearOfTwoTypes, testing::Values(DType::kBF16, DType::kQ4_1),
+                         [](const auto& i) { return std::string(dtype_info(i.param).name); });
+
+// Of few tokens: weights that take the library from 4 tokens on, some of them just large enough.
+TEST_P(SplitLinearOfLargeWeights, EqualsReference) {
+  for (const MatmulShape& s : {MatmulShape{4, 4, 2048, 0, 2048, false}, MatmulShape{4, 0, 1999, 3, 2048, true},
+                               MatmulShape{5, 4, 1000, 953, 2048, true}, MatmulShape{33, 32, 320, 0, 12544, true},
+                               MatmulShape{63, 63, 320, 0, 12544, false}, MatmulShape{63, 1, 1999, 3, 2048, true}}) {
+    matmul(GetParam(), s);
+  }
+}
+
+TEST_P(SplitLinearOfLargeWeights, FusedFormsEqualTheirParts) {
+  constexpr int32_t kNodes = 9;  // five of q, k and v, four of gate and up
+  FusedShape f{.d = 2048, .heads = 24, .kv_heads = 4, .head_dim = 64, .inter = 1000};
+  for (const auto& [tokens, live] : {std::pair{4, 4}, {5, 3}, {33, 33}, {63, 60}}) {
+    f.tokens = tokens, f.live = live;
+    fused(GetParam(), f, tokens % 2 == 0 ? ops::RopeStyle::kAdjacentPairs : ops::RopeStyle::kHalfSplit, kNodes);
+  }
+  f.tokens = f.live = 63;
+  fused(GetParam(), f, ops::RopeStyle::kAdjacentPairs, kNodes);
+}
+INSTANTIATE_TEST_SUITE_P(Types, SplitLinearOfLargeWeights, testing::Values(DType::kBF16),
                          [](const auto& i) { return std::string(dtype_info(i.param).name); });
 
 // Weights to float64 by way of an exact product on the CPU: rows of the identity.

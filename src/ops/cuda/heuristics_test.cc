@@ -56,5 +56,14 @@ TEST(PreferSplit, ManyTokensAndNeverInvariantSums) {
   }
 }
 
+TEST(PreferSplit, LargeBf16WeightsFromFourTokensOn) {
+  constexpr int64_t kLarge = 4'000'000;
+  EXPECT_FALSE(prefer_split(DType::kBF16, kLarge, 3, false));
+  EXPECT_TRUE(prefer_split(DType::kBF16, kLarge, 4, false));
+  EXPECT_FALSE(prefer_split(DType::kBF16, kLarge - 1, 63, false));
+  EXPECT_TRUE(prefer_split(DType::kBF16, kLarge - 1, 64, false));
+  EXPECT_FALSE(prefer_split(DType::kQ4_1, kLarge, 255, false));  // written out for each product, large or not
+}
+
 }  // namespace
 }  // namespace bz::ops::cuda

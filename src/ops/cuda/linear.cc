@@ -6,6 +6,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/split_linear.h"
+#include "ops/cuda/weight_types.h"
 
 namespace bz::ops::cuda {
 
@@ -23,6 +24,11 @@ namespace {
 constexpr int32_t kNumSms = 132;
 
 template <DType W>
+void run_matvec(device::Stream& stream, const char* op, const LinearParams& p) {
+  launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms));
+}
+
+template <DType W>
 void run(device::Stream& stream, const char* op, const LinearParams& p, bool invariant) {
   if (prefer_mma(p.tokens, invariant)) {
     return launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, kNumSms, invariant));
@@ -30,7 +36,7 @@ void run(device::Stream& stream, const char* op, const LinearParams& p, bool inv
   if (p.tokens == 1 && p.k <= kMaxOneK) return launch_matvec_one<W>(stream, op, p);
   const StreamConfig config = choose_stream(p, W, kNumSms);
   if (config.num_stages > 0 && has_bulk_copies(stream)) return launch_matvec_stream<W>(stream, op, p, config);
-  launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms));
+  run_matvec<W>(stream, op, p);
 }
 
 // What the caller lends; none: all on our own kernels.
@@ -49,15 +55,7 @@ bool can_split(DType dtype, const LinearParams& p, const Scratch& scratch, bool 
 void run(device::Stream& stream, const char* op, DType dtype, const LinearParams& p, const Scratch& scratch,
          bool invariant) {
   if (can_split(dtype, p, scratch, invariant) && run_split_linear(stream, op, dtype, p, scratch.data)) return;
-  switch (dtype) {
-    case DType::kF32: return run<DType::kF32>(stream, op, p, invariant);
-    case DType::kF16: return run<DType::kF16>(stream, op, p, invariant);
-    case DType::kBF16: return run<DType::kBF16>(stream, op, p, invariant);
-    case DType::kQ4_0: return run<DType::kQ4_0>(stream, op, p, invariant);
-    case DType::kQ4_1: return run<DType::kQ4_1>(stream, op, p, invariant);
-    case DType::kQ8_0: return run<DType::kQ8_0>(stream, op, p, invariant);
-    default: BZ_CHECK_MSG(false, "weight type {}", dtype_info(dtype).name);
-  }
+  dispatch_weight(dtype, [&](auto w) { run<decltype(w)::value>(stream, op, p, invariant); });
 }
 
 LinearParams linear_of_x(const TensorRef& x, ValidCount num_valid) {
@@ -157,6 +155,10 @@ void prepare_products(device::Stream& stream, const ProductsParams& w) {
     for (int32_t i = first; i < end; ++i) add_part(p, weight_of(i), {});
     if (can_split(dtype, p, {w.scratch, w.scratch_bytes}, false)) prepare_split_linear(stream, dtype, p, w.scratch);
   }
+}
+
+void linear_by_matvec(device::Stream& stream, DType dtype, const LinearParams& p) {
+  dispatch_weight(dtype, [&](auto w) { run_matvec<decltype(w)::value>(stream, "matvec", p); });
 }
 
 size_t matmul_scratch_bytes(int32_t tokens, int32_t k) {

@@ -8,6 +8,7 @@
 // halves of a rotation. Which rows form pair p is pair_rows().
 #pragma once
 
+#include "device/stream.h"
 #include "ops/params.h"
 
 namespace bz::ops::cuda {
@@ -112,5 +113,9 @@ bool prefer_split(DType weight, int64_t elements, int32_t tokens, bool invariant
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
 StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms);
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant);
+
+// A Linear on matvec.cuh, which a GPU with bulk copies leaves to matvec_one.cuh and matvec_stream.cuh wherever it can:
+// for its tests on such a GPU.
+void linear_by_matvec(device::Stream& stream, DType dtype, const LinearParams& p);
 
 }  // namespace bz::ops::cuda
