@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a GPU machine refuses, by command line: one line on stderr that says what is wrong and the way out, exit code 2.
+"""What a GPU machine refuses, by command line: one line on stderr that says what is wrong and the way out, exit code 2;
+and what it does not refuse.
 
 usage: bad_input_on_gpu_test.py BLOCKZERO     (skips, exit 77, where there is no GPU)
 """
@@ -30,9 +31,14 @@ class BadInputOnGpu(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.config = os.path.join(cls.folder.name, "config.json")
-        with open(cls.config, "w", encoding="utf-8") as f:
-            json.dump(SHAPE, f)
+        cls.config = cls.write_config("config.json", SHAPE)
+
+    @classmethod
+    def write_config(cls, name, shape):
+        path = os.path.join(cls.folder.name, name)
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(shape, f)
+        return path
 
     @classmethod
     def tearDownClass(cls):
@@ -50,6 +56,11 @@ class BadInputOnGpu(unittest.TestCase):
         done = bench(self.config)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(json.loads(done.stdout)["null_block_clean"])
+
+    def test_a_wide_model_runs(self):
+        """Rows of the FFN that no multiprocessor's shared memory holds."""
+        done = bench(self.write_config("wide.json", {**SHAPE, "intermediate_size": 61440}))
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_no_such_gpu(self):
         self.refused(device="cuda:99", says=["cuda:99", "use cuda:0"])

@@ -44,6 +44,20 @@ TEST_P(Matmul, FusedFormsOfLongRowsEqualTheirParts) {
   }
 }
 
+// A row of x is more than a cta's shared memory holds, on any GPU.
+TEST_P(Matmul, RowsLongerThanSharedMemoryEqualReference) {
+  BZ_SKIP_WITHOUT_GPU();
+  for (const MatmulShape& s : {MatmulShape{1, 1, 30, 7, 61440, true}, MatmulShape{2, 1, 24, 0, 61440, false},
+                               MatmulShape{3, 3, 17, 0, 98304, false}, MatmulShape{4, 3, 24, 3, 61440, true}}) {
+    run_matmul(GetParam(), s, {});
+  }
+  FusedShape f{.d = 61440, .heads = 2, .kv_heads = 1, .head_dim = 16, .inter = 10};
+  for (const int32_t tokens : {1, 4}) {
+    f.tokens = f.live = tokens;
+    run_fused(GetParam(), f, ops::RopeStyle::kAdjacentPairs, {});
+  }
+}
+
 // The only path for a few tokens on GPUs without bulk copies (sm_80, sm_89, sm_120), which choose it for rows of any
 // length: rows in one step and in many, 4 and 8 warps a cta, more pairs of rows than warps, tokens of two ctas.
 TEST_P(Matmul, MatvecEqualsReference) {

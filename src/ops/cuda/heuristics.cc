@@ -59,7 +59,10 @@ StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms) 
   return c;
 }
 
-bool prefer_mma(int32_t tokens, bool invariant) { return invariant || tokens > kMatvecTokens; }
+bool prefer_mma(int32_t tokens, int32_t k, int64_t shared_bytes, bool invariant) {
+  constexpr int64_t kBesideX = 256;  // matvec.cuh's static part
+  return invariant || tokens > kMatvecTokens || int64_t{4} * k > shared_bytes - kBesideX;
+}
 
 bool prefer_split(DType weight, int64_t elements, int32_t tokens, bool invariant) {
   constexpr int32_t kMinBf16 = 64;              // its weights are read where they lie

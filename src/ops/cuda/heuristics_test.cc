@@ -44,6 +44,24 @@ TEST(Stream, FewRowsGoToAsManyMultiprocessorsAsTheyCan) {
   EXPECT_EQ(c.num_ctas, 128);
 }
 
+// What a model's FFN can ask for: 28,672 (Llama 70B) and 53,248 (405B) on GPUs whose ctas have 99, 163 and 227 KiB.
+TEST(PreferMma, RowsThatSharedMemoryCannotHold) {
+  constexpr int64_t kSmall = 99 * 1024, kMiddle = 163 * 1024, kLarge = 227 * 1024;
+  EXPECT_TRUE(prefer_mma(1, 28672, kSmall, false));
+  EXPECT_FALSE(prefer_mma(1, 28672, kMiddle, false));
+  EXPECT_TRUE(prefer_mma(1, 53248, kMiddle, false));
+  EXPECT_FALSE(prefer_mma(1, 53248, kLarge, false));
+  EXPECT_TRUE(prefer_mma(1, 61440, kLarge, false));
+  constexpr int64_t kStatic = 32 * 4 + 4 * 4;  // matvec.cuh: sums and scale
+  for (const int64_t shared : {kSmall, kMiddle, kLarge}) {
+    for (int32_t tokens = 1; tokens <= 4; ++tokens) {
+      for (int32_t k = 32; !prefer_mma(tokens, k, shared, false); k += 32) {
+        ASSERT_LE(int64_t{4} * choose_matvec(tokens, k, 4096, kNumSms).tokens_per_cta * k + kStatic, shared) << k;
+      }
+    }
+  }
+}
+
 TEST(PreferSplit, ManyTokensAndNeverInvariantSums) {
   for (const DType w : kWeights) {
     EXPECT_FALSE(prefer_split(w, 1 << 30, 1, false));

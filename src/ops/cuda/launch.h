@@ -39,6 +39,11 @@ inline int cluster_or_one(device::Stream& stream, int wanted) {
   return static_cast<device::cuda::CudaStream&>(stream).has_clusters() ? wanted : 1;
 }
 
+// Most shared memory that a cta can have.
+inline int64_t shared_bytes_of_cta(device::Stream& stream) {
+  return static_cast<device::cuda::CudaStream&>(stream).shared_bytes();
+}
+
 template <class... Params>
 void launch(device::Stream& stream, const char* op, void (*kernel)(Params...), const LaunchShape& shape,
             const Params&... params) {

@@ -30,7 +30,7 @@ void run_matvec(device::Stream& stream, const char* op, const LinearParams& p) {
 
 template <DType W>
 void run(device::Stream& stream, const char* op, const LinearParams& p, bool invariant) {
-  if (prefer_mma(p.tokens, invariant)) {
+  if (prefer_mma(p.tokens, p.k, shared_bytes_of_cta(stream), invariant)) {
     return launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, kNumSms, invariant));
   }
   if (p.tokens == 1 && p.k <= kMaxOneK) return launch_matvec_one<W>(stream, op, p);

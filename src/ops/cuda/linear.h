@@ -106,10 +106,13 @@ struct MmaConfig {
 };
 inline constexpr int32_t kChunkElems = 1024;     // of a weight row: what matvec_stream.cuh fetches at once
 inline constexpr int32_t kMaxOneK = 6 * 32 * 8;  // what matvec_one.cuh holds in registers
-bool prefer_mma(int32_t tokens, bool invariant);
+// The tensor cores: for many tokens, and for any number of them if a row of x is too long for shared_bytes, what a cta
+// can have: matmul_mma.cuh alone walks K without holding all of x.
+bool prefer_mma(int32_t tokens, int32_t k, int64_t shared_bytes, bool invariant);
 // Products by a library (split_linear.h), if there is one; never for invariant sums, whose order it does not promise.
 // elements: of the weights of all parts.
 bool prefer_split(DType weight, int64_t elements, int32_t tokens, bool invariant);
+// REQUIRES, as choose_stream(): not prefer_mma().
 MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
 StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms);
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant);
