@@ -60,8 +60,8 @@ def measure_b0(setup: Setup) -> dict:
 
 
 def measure_b10(setup: Setup) -> dict:
-    say("B10: cache manager beside its floors, the scheduler, a step with cold caches")
-    programs = ("b10_kv", "b10_scheduler", "b10_cold")
+    say("B10: cache manager beside its floors, the scheduler, its queue, a step with cold caches")
+    programs = ("b10_kv", "b10_scheduler", "b10_waiting", "b10_cold")
     return {name: value for program in programs for name, value in run_json(setup, program)["B10"].items()}
 
 

@@ -50,6 +50,7 @@ struct RequestState {
 
   // Choices of the same prompt, whose rows will begin as copies of this one's (KV-6). Gone once it has outputs.
   std::vector<std::unique_ptr<RequestState>> followers;
+  RequestState* leader = nullptr;    // whose follower it is
   std::vector<int32_t> own_end_ids;  // what end_ids names, unless it is the model's list
   std::vector<LogitBias> logit_bias;
   std::vector<TokenLogprobs> prompt_scores;  // not delivered yet

@@ -44,6 +44,7 @@ void Scheduler::fork_followers() {
     RequestState& leader = *running_[i];
     if (!leader.at_fork_point() || leader.followers.empty()) continue;
     for (StatePtr& s : std::exchange(leader.followers, {})) {
+      s->leader = nullptr;
       if (static_cast<int32_t>(running_.size()) < config_.max_num_seqs && cache_.can_fork(leader.row)) {
         give_row(*s, cache_.fork(leader.row));
         s->num_computed = s->num_confirmed = s->history_len = leader.num_computed;

@@ -107,6 +107,7 @@ class Scheduler {
   void accept_prompt_logprobs(RequestState& s, const PlanRow& row, std::span<const ops::LogprobResult> logprobs);
   void finish(RequestState& s, FinishReason reason, std::string error = {});
   void deliver(RequestState& s);
+  void close(RequestState& s);
   void drop_finished();
 
   SchedulerConfig config_;
@@ -117,8 +118,8 @@ class Scheduler {
   std::vector<RequestState*> by_row_;                   // of each table row; null: nobody's
   kv::PrefixHit hit_;                                   // reused
   Output output_;                                       // reused: what deliver() says next
-  bool running_ended_ = false;                          // requests that have ended are still here: in running_,
-  bool waiting_ended_ = false;                          // or in waiting_ or followers
+  bool running_ended_ = false;                          // requests that have ended are still in running_
+  std::vector<RequestState*> waiting_ended_;            // likewise in waiting_, or followers
   Counters counters_;
 };
 

@@ -75,7 +75,10 @@ void Scheduler::add(RequestId id, Request request, std::shared_ptr<Sink> sink) {
     others.push_back(new_state(RequestId(id.value() + static_cast<uint64_t>(n)), n, std::move(other), sink));
   }
   StatePtr first = new_state(id, 0, std::move(request), std::move(sink));
-  if (shared) first->followers.swap(others);
+  if (shared) {
+    for (const StatePtr& s : others) s->leader = first.get();
+    first->followers.swap(others);
+  }
   waiting_.add(std::move(first));
   for (StatePtr& s : others) waiting_.add(std::move(s));
 }
@@ -111,7 +114,11 @@ void Scheduler::release_row(RequestState& s) {
 }
 
 void Scheduler::finish(RequestState& s, FinishReason reason, std::string error) {
-  (s.row == kv::kNullRow ? waiting_ended_ : running_ended_) = true;
+  if (s.row == kv::kNullRow) {
+    waiting_ended_.push_back(&s);
+  } else {
+    running_ended_ = true;
+  }
   if (mutated(Mutation::kFinishKeepsRow)) {
     by_row_[static_cast<size_t>(s.row.value())] = nullptr;
   } else {
@@ -137,34 +144,37 @@ void Scheduler::deliver(RequestState& s) {
   output_.error.clear();
 }
 
-// Of those who waited for a prompt that will not come, the first computes it.
+// The last that is done for a request. Of those who waited for a prompt that will not come, the first computes it.
+void Scheduler::close(RequestState& s) {
+  waiting_.close(s);
+  by_id_.erase(s.id);
+  if (s.followers.empty()) return;
+  StatePtr heir = std::move(s.followers.front());
+  s.followers.erase(s.followers.begin());
+  heir->leader = nullptr;
+  for (const StatePtr& follower : s.followers) follower->leader = heir.get();
+  heir->followers = std::move(s.followers);
+  waiting_.add(std::move(heir));
+}
+
+// Who waits is not looked through: they may be many.
 void Scheduler::drop_finished() {
-  if (!running_ended_ && !waiting_ended_) return;
-  std::vector<StatePtr> heirs;
-  const auto finished = [&](const StatePtr& s) {
-    if (s->in_prompt()) {
-      std::erase_if(s->followers, [&](const StatePtr& f) {
-        if (!f->finished) return false;
-        waiting_.close(*f);
-        by_id_.erase(f->id);
-        return true;
-      });
-    }
-    if (!s->finished) return false;
-    if (!s->followers.empty()) {
-      StatePtr heir = std::move(s->followers.front());
-      s->followers.erase(s->followers.begin());
-      heir->followers = std::move(s->followers);
-      heirs.push_back(std::move(heir));
-    }
-    waiting_.close(*s);
-    by_id_.erase(s->id);
-    return true;
-  };
-  std::erase_if(running_, finished);
-  if (waiting_ended_) waiting_.erase_if(finished);  // they may be many
-  running_ended_ = waiting_ended_ = false;
-  for (StatePtr& heir : heirs) waiting_.add(std::move(heir));
+  // Followers first: one that has ended is nobody's heir.
+  for (RequestState*& s : waiting_ended_) {
+    if (s->leader == nullptr) continue;
+    close(*s);
+    std::erase_if(s->leader->followers, [&](const StatePtr& follower) { return follower.get() == s; });
+    s = nullptr;
+  }
+  for (RequestState* s : waiting_ended_) {
+    if (s != nullptr) close(*waiting_.take(*s));
+  }
+  waiting_ended_.clear();
+  if (!std::exchange(running_ended_, false)) return;
+  std::erase_if(running_, [&](const StatePtr& s) {
+    if (s->finished) close(*s);
+    return s->finished.has_value();
+  });
 }
 
 }  // namespace bz::engine

@@ -1,6 +1,8 @@
 // The scheduler alone, with made-up results: request r's n-th token is 1000 * r + n.
 #include "engine/scheduler.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -439,6 +441,27 @@ TEST_F(SchedulerTest, WhenTheFirstChoiceLeavesTheNextOneComputesThePrompt) {
   EXPECT_EQ(rows(), (Rows{{2, 4}}));
   run_to_end();
   EXPECT_EQ(scheduler_->counters().forked, 1);
+}
+
+TEST_F(SchedulerTest, ChoicesThatLeaveWhileTheyWaitTakeNobodyAlong) {
+  std::array<uint64_t, 4> leaving = {2, 3, 4, 5};  // the choices of the second request; one of them stays
+  do {
+    make({.seqs = 1});
+    add(1, 3, 2);
+    Request r = request(10, 2);
+    r.num_choices = 4;
+    const auto sink = add(2, r);
+    step();
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(scheduler_->cancel(RequestId(leaving[i])));
+    EXPECT_EQ(scheduler_->num_waiting(), 1);
+    num_sampled_.clear();
+    run_to_end();
+    EXPECT_FALSE(scheduler_->has_work());
+    EXPECT_EQ(sink->ended.size(), 4u);
+    EXPECT_EQ(sink->finished, FinishReason::kLength);
+    EXPECT_EQ(sink->tokens.size(), 2u);
+    EXPECT_EQ(free_blocks(), 32);
+  } while (std::next_permutation(leaving.begin(), leaving.end()));
 }
 
 TEST_F(SchedulerTest, EveryPromptTokenIsCountedAlsoOneThatComesAlone) {

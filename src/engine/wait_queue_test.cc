@@ -1,7 +1,11 @@
 // Whose turn it is: priorities, fair shares, and that nobody waits for ever.
 #include "engine/wait_queue.h"
 
+#include <algorithm>
 #include <map>
+#include <random>
+#include <tuple>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -141,6 +145,54 @@ TEST_F(WaitQueueTest, ForgetsVisitorsThatCameBesideOthers) {
     WaitQueue::charge(*steady, 10);
   }
   EXPECT_LE(queue_.num_clients(), 200u);
+}
+
+// The rules of wait_queue.h, word for word, over all who wait; against random traffic.
+TEST_F(WaitQueueTest, TheTurnIsWhatTheRulesSay) {
+  std::mt19937 random(1);
+  const auto dice = [&](int sides) { return static_cast<int>(random() % static_cast<unsigned>(sides)); };
+  std::vector<const RequestState*> waiting;
+  std::vector<StatePtr> running;
+  int64_t admissions = 0, turns_by_patience = 0;
+  const auto rank = [&](const RequestState* s) {
+    const int64_t level = s->priority - (admissions - s->arrived_at) / WaitQueue::kPatience;
+    return std::tuple(level, !s->resumed, s->resumed ? 0 : s->client->served, s->order);
+  };
+  const auto leave = [&](const RequestState* s) {
+    std::erase(waiting, s);
+    return queue_.take(*s);
+  };
+  for (int i = 0; i < 20000; ++i) {
+    const int what = dice(10);
+    if (what < 4 && waiting.size() < 400) {
+      StatePtr s = make("client " + std::to_string(dice(12)), dice(4) == 0 ? dice(9) - 4 : 0);
+      waiting.push_back(s.get());
+      queue_.add(std::move(s));
+    } else if (what < 7 && !waiting.empty()) {
+      const RequestState* const turn =
+          *std::min_element(waiting.begin(), waiting.end(), [&](auto* a, auto* b) { return rank(a) < rank(b); });
+      ASSERT_EQ(&queue_.next(), turn) << "after " << admissions << " admissions";
+      turns_by_patience += turn->priority > 0 && !turn->resumed;
+      std::erase(waiting, turn);
+      running.push_back(queue_.admit(*turn));
+      ++admissions;
+      WaitQueue::charge(*running.back(), 1 + dice(50));
+    } else if (what < 8 && !running.empty() && waiting.size() < 400) {
+      StatePtr s = std::move(running[static_cast<size_t>(dice(static_cast<int>(running.size())))]);
+      std::erase(running, nullptr);
+      waiting.push_back(s.get());
+      queue_.put_back(std::move(s));
+    } else if (what < 9 && !running.empty()) {  // one of those that run ends, the others have output tokens
+      for (const StatePtr& s : running) WaitQueue::charge(*s, WaitQueue::kOutputCost);
+      queue_.close(*running.front());
+      running.erase(running.begin());
+    } else if (!waiting.empty() && dice(4) == 0) {
+      const StatePtr s = leave(waiting[static_cast<size_t>(dice(static_cast<int>(waiting.size())))]);
+      queue_.close(*s);
+    }
+    ASSERT_EQ(queue_.size(), waiting.size());
+  }
+  EXPECT_GT(turns_by_patience, 50);
 }
 
 }  // namespace
