@@ -152,7 +152,8 @@ void CacheManager::publish(RowId row, const PrefixQuery& query, bool snapshot) {
   if (!config_.prefix_cache || record.loading || record.forked) return;
   const int32_t planned = mutated(Mutation::kPublishAtSchedule) ? num_scheduled(row) : num_planned(row);
   const auto known = std::min<int64_t>(static_cast<int64_t>(query.tokens.size()), planned);
-  if (!index_.is_alive(record.node, record.node_serial)) {  // evicted meanwhile: find the way again
+  if (record.num_published + index_.unit() > known) return;  // as in most steps: no hash block was completed
+  if (!index_.is_alive(record.node, record.node_serial)) {   // evicted meanwhile: find the way again
     record.node = PrefixIndex::kRoot;
     record.num_published = 0;
   }

@@ -215,6 +215,27 @@ TEST(Prefix, PublishedWithItsStep) {
   EXPECT_TRUE(m.can_send(other));
 }
 
+// Between the ends of hash blocks publish() looks at nothing: what was evicted meanwhile is offered again at the next.
+TEST(Prefix, APrefixThatWasEvictedUnderARowComesBackWithItsNextBlock) {
+  CacheManager m(config_of({full(4)}));
+  const std::vector<int32_t> tokens = iota(12);
+  const auto compute = [&](RowId row, int32_t from, int32_t to) {
+    m.append(row, to - from);
+    CachePlan plan;
+    ASSERT_TRUE(m.take_plan(plan));
+    m.publish(row, {std::span(tokens).first(static_cast<size_t>(to))});
+    m.processed(plan.sequence);
+  };
+  const RowId row = m.admit();
+  compute(row, 0, 6);
+  EXPECT_EQ(hit_of(m, {tokens}), 4);
+  m.reset_prefix_cache();
+  compute(row, 6, 7);
+  EXPECT_EQ(hit_of(m, {tokens}), 0);
+  compute(row, 7, 8);
+  EXPECT_EQ(hit_of(m, {tokens}), 8);
+}
+
 TEST(Prefix, AnInjectedDigestIsUsed) {
   static int calls = 0;
   CacheConfig config = config_of({full(4)});
