@@ -84,6 +84,12 @@ Result<Weight> Llama::weight(const formats::GgufFile& file, const std::string& n
     return invalid_argument("{}: tensor {}: type {} is not supported by the {} kernels yet", file.name(), name,
                             dtype_info(*t->dtype).name, ops.isa);
   }
+  if (t->dims[0] % static_cast<uint64_t>(ops.weight_row_unit) != 0) {
+    return invalid_argument(
+        "{}: tensor {}: rows of {} elements are not supported by the {} kernels, multiples of {} are; "
+        "use --device cpu",
+        file.name(), name, t->dims[0], ops.isa, ops.weight_row_unit);
+  }
   Weight w{address(*t), *t->dtype, static_cast<int32_t>(t->dims[1]), static_cast<int32_t>(t->dims[0])};
   weight_bytes_ += row_bytes(w.dtype, w.k) * w.n;
   return w;

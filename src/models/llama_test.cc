@@ -56,5 +56,22 @@ TEST(Llama, RefusesAWeightTypeItCannotComputeWith) {
   EXPECT_EQ(model.status().exit_code(), 2);
 }
 
+// As the CUDA kernels, which take multiples of 32, would refuse an f16 model of 2,000 columns.
+TEST(Llama, RefusesRowsThatTheKernelsCannotWalk) {
+  Made made(TinyLlama{});
+  ops::OpTable ops = *made.ops;
+  ops.weight_row_unit = 64;  // every row's: it loads
+  made.ops = &ops;
+  EXPECT_TRUE(made.model().ok());
+  ops.weight_row_unit = 48;
+  const auto model = made.model();
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.status().message(),
+            fmt::format("m.gguf: tensor token_embd.weight: rows of 64 elements are not supported by the {} kernels, "
+                        "multiples of 48 are; use --device cpu",
+                        ops.isa));
+  EXPECT_EQ(model.status().exit_code(), 2);
+}
+
 }  // namespace
 }  // namespace bz::models

@@ -53,6 +53,8 @@ struct OpTable {
   size_t (*sample_scratch_bytes)(int32_t rows, int32_t vocab);
   // May the weight type be used by matmul and embed? Otherwise the model is refused at load.
   bool (*supports_weight)(DType dtype);
+  // Its rows are multiples of this many elements. Likewise.
+  int32_t weight_row_unit = 1;
   // May attention have such heads? Likewise.
   bool (*supports_heads)(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim);
 };

@@ -44,8 +44,8 @@ class BadInputOnGpu(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def refused(self, *args, says, **call):
-        done = bench(self.config, *args, **call)
+    def refused(self, *args, says, config=None, **call):
+        done = bench(config or self.config, *args, **call)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stdout, "")
         self.assertEqual(len(errors(done)), 1, done.stderr)
@@ -61,6 +61,10 @@ class BadInputOnGpu(unittest.TestCase):
         """Rows of the FFN that no multiprocessor's shared memory holds."""
         done = bench(self.write_config("wide.json", {**SHAPE, "intermediate_size": 61440}))
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_rows_that_no_kernel_walks(self):
+        narrow = self.write_config("narrow.json", {**SHAPE, "intermediate_size": 1000})
+        self.refused(config=narrow, says=["ffn_down.weight", "rows of 1000 elements", "multiples of 32", "--device cpu"])
 
     def test_no_such_gpu(self):
         self.refused(device="cuda:99", says=["cuda:99", "use cuda:0"])

@@ -9,11 +9,9 @@
 namespace bz::ops::cuda {
 namespace {
 
-constexpr int32_t kUnitBlock = 32;  // weights.cuh: K is walked in runs of this many
-
 void check_weight(const Weight& w) {
   BZ_CHECK_MSG(supports_weight(w.dtype), "weight type {} is not supported on CUDA", dtype_info(w.dtype).name);
-  BZ_CHECK_EQ(w.k % kUnitBlock, 0);
+  BZ_CHECK_EQ(w.k % kWeightRowUnit, 0);
   BZ_CHECK_EQ(reinterpret_cast<uintptr_t>(w.data) % 16, 0u);
 }
 

@@ -5,6 +5,9 @@
 
 namespace bz::ops::cuda {
 
+// Elements: weights.cuh walks K in runs of this many.
+inline constexpr int32_t kWeightRowUnit = 32;
+
 // Of the heads that every backend can have, those that attention is compiled for here.
 bool supports_heads(int32_t num_heads, int32_t num_kv_heads, int32_t head_dim);
 

@@ -37,6 +37,7 @@ constexpr OpTable kDefault = {
     .attention_scratch_bytes = [](int32_t, int32_t, int32_t) { return size_t{0}; },
     .sample_scratch_bytes = sample_scratch_bytes,
     .supports_weight = supports_weight,
+    .weight_row_unit = kWeightRowUnit,
     .supports_heads = supports_heads,
 };
 
