@@ -1,4 +1,6 @@
 // The routes that take a body: completions, chat, tokenizer; and the list of models.
+#include <atomic>
+
 #include "base/log.h"
 #include "server/generation.h"
 #include "server/json.h"
@@ -21,13 +23,17 @@ Status check_model(const Backend& backend, const std::string& asked) {
 }
 
 // Computes an answer from a body: `work(body)` runs here or on the worker, `done(result)` on the IO thread. What throws
-// on the worker fails this request alone (ENG-1); here the connection sees to that.
+// on the worker fails this request alone (ENG-1); here the connection sees to that. The worker does nothing for clients
+// that left before it came to them: others wait behind.
 template <class Work, class Done>
 void with_body(Services& services, const std::shared_ptr<Exchange>& exchange, std::string_view route, Work work,
                Done done) {
   std::string body = exchange->take_body();
   if (body.size() <= kInlineBodyBytes) return done(work(body));
-  auto task = [&services, route, body = std::move(body), work, done] {
+  const auto left = std::make_shared<std::atomic<bool>>(false);
+  exchange->watch({}, [left] { *left = true; });
+  auto task = [&services, route, body = std::move(body), work, done, left] {
+    if (*left) return;
     auto result = std::make_shared<decltype(work(body))>(internal_error("internal error"));
     try {
       *result = work(body);

@@ -1,4 +1,10 @@
 // How requests end early: clients that leave or read slowly, engines that fail, drains.
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <optional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +17,14 @@ namespace {
 using namespace std::chrono_literals;
 
 // ---- Clients that leave ----
+
+// That the server has open, the one that asks included.
+int num_connections(RawClient& client) {
+  client.get("/metrics");
+  const std::string metrics = client.read_answer().body;
+  const size_t at = metrics.find("\nblockzero:http_connections");
+  return at == std::string::npos ? -1 : std::atoi(metrics.c_str() + metrics.find(' ', at + 1));
+}
 
 TEST(ServerDisconnect, WhileStreaming) {
   RunningServer s(test_options(), 1ms);
@@ -43,6 +57,34 @@ TEST(ServerDisconnect, WithPipelinedRequestsBehind) {
   EXPECT_TRUE(eventually([&] { return s.engine->num_running() == 1; }));
   client.close();
   EXPECT_TRUE(eventually([&] { return s.engine->num_cancelled == 1; }));
+}
+
+// Found with 30 texts of 8 MB whose senders had gone: every long prompt waited for more than a minute.
+TEST(ServerDisconnect, LongTextsOfThoseWhoLeftHoldUpNobody) {
+  RunningServer s(test_options(), 200us, false);
+  std::atomic<int> rendered{0};
+  std::promise<void> go;
+  s.server->attach({s.engine.get(), s.tokenizer.get(), [&, wait = go.get_future().share()](const auto&, bool) {
+                      if (++rendered == 1) wait.wait();
+                      return Result<std::string>("rendered");
+                    }});
+  const std::string body = R"({"messages":[{"role":"user","content":")" + std::string(20'000, 'x') + R"("}]})";
+  RawClient first(s.port), last(s.port), watcher(s.port);
+  first.post("/apply-template", body);
+  EXPECT_TRUE(eventually([&] { return rendered == 1; }));
+  std::array<std::optional<RawClient>, 10> leaving;
+  for (auto& client : leaving) client.emplace(s.port);
+  for (auto& client : leaving) {
+    EXPECT_GT(num_connections(*client), 3);
+    client->post("/apply-template", body);
+    client->close();
+  }
+  last.post("/apply-template", body);
+  EXPECT_TRUE(eventually([&] { return num_connections(watcher) == 3; }));
+  go.set_value();
+  EXPECT_EQ(first.read_answer().status, 200);
+  EXPECT_EQ(last.read_answer().status, 200);
+  EXPECT_EQ(rendered, 2);
 }
 
 TEST(ServerDisconnect, OthersGoOn) {
