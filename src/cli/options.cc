@@ -125,7 +125,8 @@ void add_engine_options(CLI::App& command, EngineOptions& o) {
                      "stays the same (on CUDA with --batch-invariant)");
   command.add_flag("--batch-invariant", o.load.batch_invariant,
                    "CUDA: no bit of an answer depends on its batch mates (slower); the CPU is so anyway");
-  command.add_flag("!--no-prefix-caching", o.load.prefix_caching, "compute every prompt from its first token");
+  command.add_flag_callback(
+      "--no-prefix-caching", [&o] { o.load.prefix_caching = false; }, "compute every prompt from its first token");
   command.add_flag("--kv-sanitize", o.load.kv_sanitize, "check every slot of every step and poison free blocks (slow)");
 }
 

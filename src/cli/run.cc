@@ -163,6 +163,7 @@ Status run(const RunOptions& o) {
     print_json(report, *sink, core.stats());
   } else {
     std::printf("\n");
+    std::fflush(stdout);  // before the summary, where both go to one file
     print_summary(report, *sink, core.stats());
   }
   return ok_status();

@@ -117,6 +117,11 @@ class BadInput(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('"null_block_clean":true', done.stdout)
 
+    def test_the_summary_has_a_line_of_its_own_behind_the_answer(self):
+        done = subprocess.run([BLOCKZERO, "run", self.good, "-p", "ab", "-n", "3", "--ignore-eos"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=60, check=True)
+        self.assertRegex(done.stdout, rb"\nblockzero: \d+ prompt tokens at ")
+
     def test_files_that_are_no_model(self):
         self.refused_by_all(os.path.join(self.folder.name, "missing.gguf"), "no such file")
         self.refused_by_all(self.write("empty.gguf", b""))
