@@ -2,6 +2,7 @@
 #include "ops/cuda/checks.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/weight_types.h"
 #include "ops/cuda/weights.cuh"
 
 namespace bz::ops::cuda {
@@ -125,46 +126,36 @@ __global__ void gather_rows_kernel(const __grid_constant__ GatherRowsParams p) {
   }
 }
 
-LaunchShape a_cta_a_row(int rows) { return {.grid = static_cast<unsigned>(rows), .cta = kThreads}; }
+// The way of every op here: a cta for each of `rows`.
+template <class Params>
+void run(device::Stream& stream, const char* op, void (*kernel)(Params), int rows, const Params& p) {
+  check(p);
+  launch(stream, op, kernel, {.grid = static_cast<unsigned>(rows), .cta = kThreads}, p);
+}
 
 }  // namespace
 
 void embed(device::Stream& stream, const EmbedParams& p) {
-  check(p);
-  const auto go = [&](void (*kernel)(EmbedParams)) { launch(stream, "embed", kernel, a_cta_a_row(p.out.rows), p); };
-  switch (p.weight.dtype) {
-    case DType::kF32: return go(embed_kernel<DType::kF32>);
-    case DType::kF16: return go(embed_kernel<DType::kF16>);
-    case DType::kBF16: return go(embed_kernel<DType::kBF16>);
-    case DType::kQ4_0: return go(embed_kernel<DType::kQ4_0>);
-    case DType::kQ4_1: return go(embed_kernel<DType::kQ4_1>);
-    default: return go(embed_kernel<DType::kQ8_0>);
-  }
+  dispatch_weight(p.weight.dtype,
+                  [&](auto w) { run(stream, "embed", embed_kernel<decltype(w)::value>, p.out.rows, p); });
 }
 
-void rms_norm(device::Stream& stream, const RmsNormParams& p) {
-  check(p);
-  launch(stream, "rms_norm", rms_norm_kernel, a_cta_a_row(p.x.rows), p);
-}
+void rms_norm(device::Stream& stream, const RmsNormParams& p) { run(stream, "rms_norm", rms_norm_kernel, p.x.rows, p); }
 
 void rope_table(device::Stream& stream, const RopeTableParams& p) {
-  check(p);
-  launch(stream, "rope_table", rope_table_kernel, a_cta_a_row(p.cos_sin.rows), p);
+  run(stream, "rope_table", rope_table_kernel, p.cos_sin.rows, p);
 }
 
 void rope_store(device::Stream& stream, const RopeStoreParams& p) {
-  check(p);
-  launch(stream, "rope_store", rope_store_kernel, a_cta_a_row(p.q.rows), p);
+  run(stream, "rope_store", rope_store_kernel, p.q.rows, p);
 }
 
 void silu_mul(device::Stream& stream, const SiluMulParams& p) {
-  check(p);
-  launch(stream, "silu_mul", silu_mul_kernel, a_cta_a_row(p.gate.rows), p);
+  run(stream, "silu_mul", silu_mul_kernel, p.gate.rows, p);
 }
 
 void gather_rows(device::Stream& stream, const GatherRowsParams& p) {
-  check(p);
-  launch(stream, "gather_rows", gather_rows_kernel, a_cta_a_row(p.out.rows), p);
+  run(stream, "gather_rows", gather_rows_kernel, p.out.rows, p);
 }
 
 }  // namespace bz::ops::cuda

@@ -7,7 +7,8 @@
 
 namespace bz::ops::cuda {
 
-// Calls fn(std::integral_constant<DType, dtype>()). REQUIRES: a type that check() lets pass (checks.h).
+// Calls fn(std::integral_constant<DType, dtype>()). Nothing of any other type is launched: check() (checks.h) lets none
+// pass.
 template <class Fn>
 void dispatch_weight(DType dtype, Fn&& fn) {
   switch (dtype) {
