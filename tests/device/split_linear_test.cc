@@ -3,6 +3,7 @@
 #include "device/linears.h"
 #include "ops/cuda/cublas_lt.h"
 #include "ops/cuda/linear.h"
+#include "ops/cuda/products.h"
 
 namespace bz::test {
 namespace {
@@ -171,6 +172,29 @@ TEST_P(SplitLinear, FewTokensAndNoScratchStayOnOurOwnKernels) {
   EXPECT_EQ(nodes(least - 1, &scratch), 1u);
   EXPECT_EQ(nodes(least, nullptr), 1u);
   EXPECT_GT(nodes(least, &scratch), 1u);
+}
+
+TEST(Products, AShapeThatTheLibraryRefusesLeavesNothingBehind) {
+  BZ_SKIP_WITHOUT_GPU();
+  static const ops::cuda::CublasLt* const real = ops::cuda::cublas_lt();
+  if (real == nullptr) GTEST_SKIP() << "no cuBLASLt";
+  static int layouts = 0, made = 0;
+  ops::cuda::CublasLt lt = *real;
+  lt.create_layout = [](cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows, uint64_t columns,
+                        int64_t stride) {
+    ++layouts, ++made;
+    return real->create_layout(layout, type, rows, columns, stride);
+  };
+  lt.destroy_layout = [](cublasLtMatrixLayout_t layout) {
+    --layouts;
+    return real->destroy_layout(layout);
+  };
+  lt.choose = [](auto...) { return CUBLAS_STATUS_NOT_SUPPORTED; };
+  const auto stream = gpu()->create_stream();
+  ops::cuda::Products products(lt, nullptr, 0);
+  EXPECT_FALSE(products.can(static_cast<device::cuda::CudaStream&>(*stream), {64, 64, 64, 64}, {}));
+  EXPECT_GT(made, 0);
+  EXPECT_EQ(layouts, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, SplitLinear,

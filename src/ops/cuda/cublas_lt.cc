@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/log.h"
 
 namespace bz::ops::cuda {
@@ -27,6 +28,7 @@ bool find_all(void* library, CublasLt* lt) {
          find(library, "cublasLtMatmulDescCreate", &lt->create_desc) &&
          find(library, "cublasLtMatmulDescSetAttribute", &lt->set_desc) &&
          find(library, "cublasLtMatrixLayoutCreate", &lt->create_layout) &&
+         find(library, "cublasLtMatrixLayoutDestroy", &lt->destroy_layout) &&
          find(library, "cublasLtMatmulPreferenceCreate", &lt->create_preference) &&
          find(library, "cublasLtMatmulPreferenceSetAttribute", &lt->set_preference) &&
          find(library, "cublasLtMatmulAlgoGetHeuristic", &lt->choose) && find(library, "cublasLtMatmul", &lt->matmul);
@@ -69,6 +71,16 @@ Result<const CublasLt*> find_cublas_lt() {
 const CublasLt* cublas_lt() {
   const Result<const CublasLt*> found = find_cublas_lt();
   return found.ok() ? *found : nullptr;
+}
+
+void check_made(const CublasLt& lt, cublasStatus_t status) {
+  BZ_CHECK_MSG(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: {}", lt.status_string(status));
+}
+
+MatrixLayout make_layout(const CublasLt& lt, cudaDataType_t type, uint64_t rows, uint64_t columns, int64_t stride) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check_made(lt, lt.create_layout(&layout, type, rows, columns, stride));
+  return {layout, lt.destroy_layout};
 }
 
 }  // namespace bz::ops::cuda

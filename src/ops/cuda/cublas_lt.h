@@ -3,6 +3,8 @@
 // BLOCKZERO_CUBLASLT=none goes without it; =FILE takes that library and no other.
 #pragma once
 
+#include <memory>
+
 #include <cublasLt.h>
 
 #include "base/status.h"
@@ -17,6 +19,7 @@ struct CublasLt {
   decltype(&cublasLtMatmulDescCreate) create_desc;
   decltype(&cublasLtMatmulDescSetAttribute) set_desc;
   decltype(&cublasLtMatrixLayoutCreate) create_layout;
+  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
   decltype(&cublasLtMatmulPreferenceCreate) create_preference;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
   decltype(&cublasLtMatmulAlgoGetHeuristic) choose;
@@ -29,5 +32,12 @@ Result<const CublasLt*> find_cublas_lt();
 
 // Of find_cublas_lt(), once it has succeeded.
 const CublasLt* cublas_lt();
+
+// Descriptors are a few host bytes: a failure to make one is a fault of ours.
+void check_made(const CublasLt& lt, cublasStatus_t status);
+
+// How a matrix lies, columns first.
+using MatrixLayout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, decltype(CublasLt::destroy_layout)>;
+MatrixLayout make_layout(const CublasLt& lt, cudaDataType_t type, uint64_t rows, uint64_t columns, int64_t stride);
 
 }  // namespace bz::ops::cuda

@@ -28,5 +28,28 @@ TEST(CublasLtDeathTest, WhatIsNamedIsTakenOrRefused) {
   EXPECT_EXIT(find_and_exit("libc.so.6"), testing::ExitedWithCode(2), "BLOCKZERO_CUBLASLT=libc.so.6: not a lib");
 }
 
+TEST(MatrixLayout, IsGivenBackOnce) {
+  static int made = 0, given_back = 0;
+  static cublasLtMatrixLayoutOpaque_t memory;
+  CublasLt lt{};
+  lt.create_layout = [](cublasLtMatrixLayout_t* layout, cudaDataType, uint64_t, uint64_t, int64_t) {
+    ++made;
+    *layout = &memory;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.destroy_layout = [](cublasLtMatrixLayout_t) {
+    ++given_back;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  {
+    MatrixLayout layout = make_layout(lt, CUDA_R_16BF, 1, 2, 3);
+    const MatrixLayout kept = std::move(layout);  // as a plan that is moved into its map
+    EXPECT_EQ(kept.get(), &memory);
+    EXPECT_EQ(given_back, 0);
+  }
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(given_back, 1);
+}
+
 }  // namespace
 }  // namespace bz::ops::cuda

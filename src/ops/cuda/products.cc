@@ -11,11 +11,6 @@ namespace {
 constexpr int kMaxCandidates = 8;
 constexpr uint32_t kAlignment = 16;  // of every operand, and of every row of them
 
-// Descriptors are a few host bytes: a failure here is a fault of ours.
-void check_made(const CublasLt& lt, cublasStatus_t status) {
-  BZ_CHECK_MSG(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: {}", lt.status_string(status));
-}
-
 bool holds_kernels_alone(cudaGraph_t graph) {
   size_t num_nodes = 0;
   BZ_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &num_nodes));
@@ -95,14 +90,14 @@ bool Products::can(device::cuda::CudaStream& stream, const ProductShape& shape, 
 std::optional<Products::Plan> Products::choose(const device::cuda::CudaStream& stream, const ProductShape& shape,
                                                const ProductOperands& operands) const {
   const auto m = static_cast<uint64_t>(shape.m), n = static_cast<uint64_t>(shape.n), k = static_cast<uint64_t>(shape.k);
-  Plan plan{};
-  check_made(lt_, lt_.create_layout(&plan.a, CUDA_R_16BF, k, m, shape.k));
-  check_made(lt_, lt_.create_layout(&plan.b, CUDA_R_16BF, k, n, shape.k));
-  check_made(lt_, lt_.create_layout(&plan.out, CUDA_R_32F, m, n, shape.out_stride));
+  Plan plan{make_layout(lt_, CUDA_R_16BF, k, m, shape.k),
+            make_layout(lt_, CUDA_R_16BF, k, n, shape.k),
+            make_layout(lt_, CUDA_R_32F, m, n, shape.out_stride),
+            {}};
   cublasLtMatmulHeuristicResult_t candidates[kMaxCandidates];
   int found = 0;
-  const cublasStatus_t status =
-      lt_.choose(handle_, desc_, plan.a, plan.b, plan.out, plan.out, preference_, kMaxCandidates, candidates, &found);
+  const cublasStatus_t status = lt_.choose(handle_, desc_, plan.a.get(), plan.b.get(), plan.out.get(), plan.out.get(),
+                                           preference_, kMaxCandidates, candidates, &found);
   if (status != CUBLAS_STATUS_SUCCESS) found = 0;
   for (int i = 0; i < found; ++i) {
     plan.algorithm = candidates[i].algo;
@@ -133,8 +128,9 @@ bool Products::is_kernels_alone(const Plan& plan, const ProductOperands& operand
 
 cublasStatus_t Products::multiply(const Plan& plan, const ProductOperands& operands, cudaStream_t stream) const {
   const float one = 1, zero = 0;  // out is written, not read
-  return lt_.matmul(handle_, desc_, &one, operands.a, plan.a, operands.b, plan.b, &zero, operands.out, plan.out,
-                    operands.out, plan.out, &plan.algorithm, operands.workspace, kProductWorkspaceBytes, stream);
+  return lt_.matmul(handle_, desc_, &one, operands.a, plan.a.get(), operands.b, plan.b.get(), &zero, operands.out,
+                    plan.out.get(), operands.out, plan.out.get(), &plan.algorithm, operands.workspace,
+                    kProductWorkspaceBytes, stream);
 }
 
 void Products::enqueue(device::cuda::CudaStream& stream, const char* op, const ProductShape& shape,

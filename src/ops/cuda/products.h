@@ -54,7 +54,7 @@ class Products {
 
  private:
   struct Plan {
-    cublasLtMatrixLayout_t a, b, out;
+    MatrixLayout a, b, out;
     cublasLtMatmulAlgo_t algorithm;
   };
 
