@@ -91,7 +91,7 @@ struct HttpOptions {
   uint16_t port = 8000;                      // 0: any free port
   int64_t max_header_bytes = 32 << 10;       // 431 above
   int64_t max_body_bytes = 8 << 20;          // 413 above
-  int64_t max_total_body_bytes = 256 << 20;  // of all requests being read: 503 above
+  int64_t max_total_body_bytes = 256 << 20;  // of all requests being read: above, 503 for those over 64 KiB
   int send_buffer_bytes = 128 << 10;  // of the kernel, per connection: it would grow to megabytes for a slow reader
   int max_connections = 2048;         // 503 above
   std::chrono::milliseconds read_timeout{30'000};   // a whole request from its first byte: 408

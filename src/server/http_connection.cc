@@ -10,6 +10,8 @@ namespace {
 
 // Pipelined bytes kept while an answer is being made; beyond this the socket is left unread.
 constexpr size_t kMaxPipelinedBytes = 64 << 10;
+// A body up to this is read whatever others send: how many there are is bounded by the number of connections.
+constexpr int64_t kSmallBodyBytes = 64 << 10;
 
 namespace asio = boost::asio;
 using boost::system::error_code;
@@ -130,7 +132,7 @@ void Connection::parse(std::string_view& bytes) {
     }
     if (state == RequestParser::State::kBad) {
       refuse(parser_.error_status(), parser_.error_message());
-    } else if (host_.body_bytes > host_.options.max_total_body_bytes) {
+    } else if (body_bytes_ > kSmallBodyBytes && host_.body_bytes > host_.options.max_total_body_bytes) {
       refuse(503, "too many large requests at once; try again");
     } else if (state == RequestParser::State::kBody && !header_seen_) {
       header_seen_ = true;

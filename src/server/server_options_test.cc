@@ -93,6 +93,21 @@ TEST(ServerOptionsTest, TheBodiesOfAllConnectionsTogetherAreBounded) {
   expect_error(b.read_answer(), 503);
 }
 
+// Found with 32 bodies that stopped just below the limit: for as long as they lasted every request was refused.
+TEST(ServerOptionsTest, LargeBodiesThatDoNotEndKeepNoSmallOneOut) {
+  ServerOptions options = test_options();
+  options.http.max_total_body_bytes = 1 << 20;
+  RunningServer s(options);
+  RawClient large(s.port), small(s.port);
+  large.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n");
+  large.send(std::string((1 << 20) - 10, ' '));
+  for (int i = 0; i < 20; ++i) {  // the large one's bytes may arrive later than the first of these
+    small.post("/v1/completions", kHello);
+    EXPECT_EQ(small.read_answer().status, 200);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
 TEST(ServerStart, ATakenPortIsOneClearLine) {
   RunningServer s;
   ServerOptions options = test_options();
