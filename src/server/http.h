@@ -86,12 +86,15 @@ class Exchange {
   virtual void watch(std::function<void()> on_writable, std::function<void()> on_closed) = 0;
 };
 
+// A body up to this is read and worked on whatever others send; the number of connections bounds how many there are.
+inline constexpr int64_t kSmallBodyBytes = 64 << 10;
+
 struct HttpOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;                      // 0: any free port
   int64_t max_header_bytes = 32 << 10;       // 431 above
   int64_t max_body_bytes = 8 << 20;          // 413 above
-  int64_t max_total_body_bytes = 256 << 20;  // of all requests being read: above, 503 for those over 64 KiB
+  int64_t max_total_body_bytes = 256 << 20;  // of all that are read, and of all that wait for the worker: 503
   int send_buffer_bytes = 128 << 10;  // of the kernel, per connection: it would grow to megabytes for a slow reader
   int max_connections = 2048;         // 503 above
   std::chrono::milliseconds read_timeout{30'000};   // a whole request from its first byte: 408

@@ -10,8 +10,6 @@ namespace {
 
 // Pipelined bytes kept while an answer is being made; beyond this the socket is left unread.
 constexpr size_t kMaxPipelinedBytes = 64 << 10;
-// A body up to this is read whatever others send: how many there are is bounded by the number of connections.
-constexpr int64_t kSmallBodyBytes = 64 << 10;
 
 namespace asio = boost::asio;
 using boost::system::error_code;

@@ -32,6 +32,7 @@ void with_body(Services& services, const std::shared_ptr<Exchange>& exchange, st
   if (body.size() <= kInlineBodyBytes) return done(work(body));
   const auto left = std::make_shared<std::atomic<bool>>(false);
   exchange->watch({}, [left] { *left = true; });
+  const size_t bytes = body.size();
   auto task = [&services, route, body = std::move(body), work, done, left] {
     if (*left) return;
     auto result = std::make_shared<decltype(work(body))>(internal_error("internal error"));
@@ -42,7 +43,7 @@ void with_body(Services& services, const std::shared_ptr<Exchange>& exchange, st
     }
     services.http->post([result, done] { done(std::move(*result)); });
   };
-  if (services.worker->submit(std::move(task))) return;
+  if (services.worker->submit(bytes, std::move(task))) return;
   services.reply(*exchange, route, error_reply(503, "too many large requests at once; try again"));
 }
 

@@ -9,7 +9,6 @@
 namespace bz::server {
 namespace {
 
-constexpr size_t kMaxWorkerTasks = 64;
 constexpr std::chrono::milliseconds kEngineCheckPeriod{500};
 // After a fail-stop every request already has its error: what is left is to send it.
 constexpr std::chrono::milliseconds kFailedDrain{2'000};
@@ -43,7 +42,7 @@ Result<std::unique_ptr<Server>> Server::listen(const ServerOptions& options) {
   s.started = std::time(nullptr);
   if (options.seed) s.next_seed = *options.seed;
   s.inbox = std::make_shared<OutputInbox>([&s](std::function<void()> task) { s.http->post(std::move(task)); });
-  s.worker = std::make_unique<Worker>(kMaxWorkerTasks);
+  s.worker = std::make_unique<Worker>(static_cast<size_t>(options.http.max_total_body_bytes));
   s.observer = std::make_unique<Worker>(1);
   auto handler = [&s](const std::shared_ptr<Exchange>& exchange) { handle_request(s, exchange); };
   auto error = [](int status, std::string_view message) { return error_body(status, message); };

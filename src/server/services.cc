@@ -22,7 +22,7 @@ void Services::ask_engine() {
       ask_engine();
     });
   };
-  BZ_CHECK(observer->submit(std::move(task)));  // its only task
+  BZ_CHECK(observer->submit(0, std::move(task)));  // its only task
 }
 
 void Services::reply(Exchange& exchange, std::string_view route, HttpReply answer) {

@@ -1,8 +1,10 @@
 #include "server/worker.h"
 
+#include "server/http.h"
+
 namespace bz::server {
 
-Worker::Worker(size_t max_tasks) : max_tasks_(max_tasks), thread_([this] { run(); }) {}
+Worker::Worker(size_t max_bytes) : max_bytes_(max_bytes), thread_([this] { run(); }) {}
 
 Worker::~Worker() {
   {
@@ -13,11 +15,13 @@ Worker::~Worker() {
   thread_.join();
 }
 
-bool Worker::submit(std::function<void()> task) {
+bool Worker::submit(size_t bytes, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (tasks_.size() >= max_tasks_) return false;
-    tasks_.push_back(std::move(task));
+    const size_t most = bytes > kSmallBodyBytes ? max_bytes_ : 2 * max_bytes_;
+    if (waiting_bytes_ + bytes > most) return false;
+    waiting_bytes_ += bytes;
+    tasks_.emplace(bytes, std::move(task));
   }
   wake_.notify_one();
   return true;
@@ -30,8 +34,9 @@ void Worker::run() {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
       if (stopping_) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      auto next = tasks_.extract(tasks_.begin());
+      waiting_bytes_ -= next.key();
+      task = std::move(next.mapped());
     }
     task();
   }
