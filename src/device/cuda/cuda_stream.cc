@@ -31,10 +31,14 @@ CudaStream::CudaStream(int device_index) : device_index_(device_index) {
   use_device();
   BZ_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   for (cudaEvent_t& event : ends_) BZ_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  int major = 0;
-  BZ_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_index_));
-  BZ_CUDA_CHECK(cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_index_));
-  has_clusters_ = major >= 9 && shared_bytes_ >= kLargeSharedBytes;
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    BZ_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device_index_));
+    return value;
+  };
+  limits_ = {attribute(cudaDevAttrMultiProcessorCount), attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor),
+             attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)};
+  has_clusters_ = attribute(cudaDevAttrComputeCapabilityMajor) >= 9 && limits_.cta_shared_bytes >= kLargeSharedBytes;
   const char* sync = std::getenv("BLOCKZERO_CUDA_SYNC");
   sync_each_op_ = sync != nullptr && *sync == '1';
 }

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/cuda_fault.h"
+#include "device/cuda/gpu_limits.h"
 #include "device/stream.h"
 
 namespace bz::device::cuda {
@@ -47,8 +48,7 @@ class CudaStream final : public Stream {
   // Clusters, copies into shared memory that run by themselves, kernels that start while the one before them finishes,
   // and 227 KiB of shared memory for a cta: sm_90 and sm_100. Others, sm_120 with its 99 KiB too, take plain paths.
   bool has_clusters() const { return has_clusters_; }
-  // Most shared memory that a cta can have, its static part included: 99 KiB to 227 KiB since sm_80.
-  int64_t shared_bytes() const { return shared_bytes_; }
+  const GpuLimits& limits() const { return limits_; }
   // Makes this stream's device the calling thread's.
   void use_device() const { BZ_CUDA_CHECK(cudaSetDevice(device_index_)); }
   FaultSite site(const char* op) const { return {step_, op, layer_}; }
@@ -59,7 +59,7 @@ class CudaStream final : public Stream {
   int device_index_;
   cudaStream_t stream_ = nullptr;
   bool has_clusters_ = false;
-  int shared_bytes_ = 0;
+  GpuLimits limits_;
   bool capturing_ = false;
   bool sync_each_op_ = false;
   int32_t layer_ = -1;

@@ -144,9 +144,8 @@ bool supports_decode_logits(const NormLogitsParams& p) {
 
 void decode_logits(device::Stream& stream, const NormLogitsParams& p) {
   check(p);
-  constexpr int kNumSms = 132;
   LaunchShape shape;
-  shape.grid = static_cast<unsigned>(std::min(p.weight.n / kTileRows, kNumSms));
+  shape.grid = static_cast<unsigned>(std::min(p.weight.n / kTileRows, limits_of(stream).num_sms));
   shape.cta = kThreads;
   shape.shared_bytes = static_cast<size_t>(logits_memory(p.weight.k).total);
   launch(stream, "decode_logits", decode_logits_kernel, shape, p);

@@ -1,4 +1,4 @@
-// Which kernel, which grid: pure functions of shapes.
+// Which kernel, which grid: pure functions of shapes and of the GPU.
 #include <algorithm>
 
 #include "ops/cuda/attention.h"
@@ -11,7 +11,7 @@ constexpr int32_t kWarpsPerSm = 16;               // that matvec.cuh's registers
 constexpr int32_t kMatvecTokens = 4;              // more: the tensor cores
 constexpr int32_t kPairsPerTile = 64;             // of a cta whose warps do not share K (matmul_mma.cuh)
 constexpr int64_t kPlainSharedBytes = 96 * 1024;  // that a cta has on every GPU since sm_80
-constexpr int64_t kSmSharedBytes = 220 * 1024;
+constexpr int64_t kSpareSharedBytes = 8 * 1024;   // of a multiprocessor: beside the x of its ctas
 
 // Tokens that share a walk over the weights: as many as their x has room for.
 int32_t tokens_at_once(int32_t tokens, int32_t k, int64_t shared_bytes) {
@@ -22,15 +22,15 @@ int32_t tokens_at_once(int32_t tokens, int32_t k, int64_t shared_bytes) {
 
 }  // namespace
 
-MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms) {
+MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, const device::cuda::GpuLimits& gpu) {
   MatvecConfig c;
   c.tokens_per_cta = tokens_at_once(tokens, k, kPlainSharedBytes);
   // All ctas at once, so that none comes when the others have gone: as many as registers and shared memory hold.
-  const int64_t x_bytes = int64_t{c.tokens_per_cta} * k * 4;
-  if (c.tokens_per_cta == 1 && x_bytes * (kWarpsPerSm / 4) > kSmSharedBytes) c.warps = 8;
-  const int64_t by_memory = std::max<int64_t>(kSmSharedBytes / x_bytes, 1);
+  const int64_t x_bytes = int64_t{c.tokens_per_cta} * k * 4, room = gpu.sm_shared_bytes - kSpareSharedBytes;
+  if (c.tokens_per_cta == 1 && x_bytes * (kWarpsPerSm / 4) > room) c.warps = 8;
+  const int64_t by_memory = std::max<int64_t>(room / x_bytes, 1);
   const auto ctas_per_sm = static_cast<int32_t>(std::min<int64_t>(by_memory, kWarpsPerSm / c.warps));
-  c.num_ctas = std::min((num_pairs + c.warps - 1) / c.warps, num_sms * ctas_per_sm);
+  c.num_ctas = std::min((num_pairs + c.warps - 1) / c.warps, gpu.num_sms * ctas_per_sm);
   return c;
 }
 

@@ -5,7 +5,12 @@
 namespace bz::ops::cuda {
 namespace {
 
-constexpr int32_t kNumSms = 132;
+using device::cuda::GpuLimits;
+constexpr GpuLimits kH200{132, 228 * 1024, 227 * 1024};
+constexpr GpuLimits kH100Pcie{114, 228 * 1024, 227 * 1024};
+constexpr GpuLimits kA100{108, 164 * 1024, 163 * 1024};
+constexpr GpuLimits kL40{142, 100 * 1024, 99 * 1024};
+constexpr int32_t kNumSms = kH200.num_sms;
 constexpr DType kWeights[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0};
 
 LinearParams linear(int32_t tokens, int32_t k, int32_t num_pairs, Epilogue epilogue = Epilogue::kStore) {
@@ -20,6 +25,9 @@ TEST(Stream, OneCtaFillsAMultiprocessor) {
     for (const int32_t k : {2048, 4096, 8192, 14336}) {
       for (int32_t tokens = 1; tokens <= 4; ++tokens) {
         for (const Epilogue e : {Epilogue::kStore, Epilogue::kSiluMul, Epilogue::kRopeStore}) {
+          for (const int32_t other : {kH100Pcie.num_sms, 148}) {  // of a B200
+            EXPECT_EQ(choose_stream(linear(tokens, k, 4096, e), w, other).num_ctas, other);
+          }
           const StreamConfig c = choose_stream(linear(tokens, k, 4096, e), w, kNumSms);
           ASSERT_GE(c.num_stages, 1) << dtype_info(w).name << " K " << k << " T " << tokens;
           EXPECT_LE(c.num_stages, 32);  // a lane each
@@ -44,19 +52,59 @@ TEST(Stream, FewRowsGoToAsManyMultiprocessorsAsTheyCan) {
   EXPECT_EQ(c.num_ctas, 128);
 }
 
-// What a model's FFN can ask for: 28,672 (Llama 70B) and 53,248 (405B) on GPUs whose ctas have 99, 163 and 227 KiB.
-TEST(PreferMma, RowsThatSharedMemoryCannotHold) {
-  constexpr int64_t kSmall = 99 * 1024, kMiddle = 163 * 1024, kLarge = 227 * 1024;
-  EXPECT_TRUE(prefer_mma(1, 28672, kSmall, false));
-  EXPECT_FALSE(prefer_mma(1, 28672, kMiddle, false));
-  EXPECT_TRUE(prefer_mma(1, 53248, kMiddle, false));
-  EXPECT_FALSE(prefer_mma(1, 53248, kLarge, false));
-  EXPECT_TRUE(prefer_mma(1, 61440, kLarge, false));
-  constexpr int64_t kStatic = 32 * 4 + 4 * 4;  // matvec.cuh: sums and scale
-  for (const int64_t shared : {kSmall, kMiddle, kLarge}) {
+// As many ctas as registers (4 of 4 warps, 2 of 8) or shared memory hold, and no more than there are pairs for.
+TEST(Matvec, ChoicesOfAnH200) {
+  struct Choice {
+    int32_t tokens, k, pairs, tokens_per_cta, warps, num_ctas;
+  };
+  for (const Choice& want : {Choice{1, 4096, 14336, 1, 4, 4 * 132}, Choice{1, 14336, 2048, 1, 8, 256},
+                             Choice{1, 14336, 14336, 1, 8, 2 * 132}, Choice{1, 576, 96, 1, 4, 24},
+                             Choice{2, 4096, 14336, 2, 4, 4 * 132}, Choice{4, 4096, 14336, 4, 4, 3 * 132},
+                             Choice{4, 14336, 2048, 1, 8, 256}, Choice{3, 8192, 14336, 2, 4, 3 * 132}}) {
+    const MatvecConfig c = choose_matvec(want.tokens, want.k, want.pairs, kH200);
+    EXPECT_EQ(c.tokens_per_cta, want.tokens_per_cta) << want.tokens << " " << want.k;
+    EXPECT_EQ(c.warps, want.warps) << want.tokens << " " << want.k;
+    EXPECT_EQ(c.num_ctas, want.num_ctas) << want.tokens << " " << want.k;
+  }
+}
+
+// None waits until another has gone, and every multiprocessor has the same number.
+TEST(Matvec, AllCtasFindRoomAtOnce) {
+  constexpr int64_t kStatic = 1024 + 256;  // of each cta, besides x
+  for (const GpuLimits& gpu : {kH200, kH100Pcie, kA100, kL40}) {
     for (int32_t tokens = 1; tokens <= 4; ++tokens) {
-      for (int32_t k = 32; !prefer_mma(tokens, k, shared, false); k += 32) {
-        ASSERT_LE(int64_t{4} * choose_matvec(tokens, k, 4096, kNumSms).tokens_per_cta * k + kStatic, shared) << k;
+      for (int32_t k = 32; !prefer_mma(tokens, k, gpu.cta_shared_bytes, false); k += 32) {
+        const MatvecConfig c = choose_matvec(tokens, k, 1 << 20, gpu);
+        ASSERT_EQ(c.num_ctas % gpu.num_sms, 0) << k;
+        const int64_t ctas_per_sm = c.num_ctas / gpu.num_sms;
+        ASSERT_GE(ctas_per_sm, 1) << k;
+        ASSERT_LE(ctas_per_sm * (int64_t{4} * c.tokens_per_cta * k + kStatic), gpu.sm_shared_bytes) << k;
+      }
+    }
+  }
+}
+
+TEST(Mma, SharesKWhereTilesWouldLeaveMultiprocessorsIdle) {
+  for (const GpuLimits& gpu : {kH200, kH100Pcie, kA100, kL40}) {
+    EXPECT_EQ(choose_mma(16, gpu.num_sms * 64, gpu.num_sms, false).k_split, 1);
+    EXPECT_EQ(choose_mma(16, (gpu.num_sms - 1) * 64, gpu.num_sms, false).k_split, 4);
+    EXPECT_EQ(choose_mma(16, gpu.num_sms * 64, gpu.num_sms, true).k_split, 4);  // PAD-9b: whatever the GPU
+  }
+}
+
+// What a model's FFN can ask for: 28,672 (Llama 70B) and 53,248 (405B).
+TEST(PreferMma, RowsThatSharedMemoryCannotHold) {
+  EXPECT_TRUE(prefer_mma(1, 28672, kL40.cta_shared_bytes, false));
+  EXPECT_FALSE(prefer_mma(1, 28672, kA100.cta_shared_bytes, false));
+  EXPECT_TRUE(prefer_mma(1, 53248, kA100.cta_shared_bytes, false));
+  EXPECT_FALSE(prefer_mma(1, 53248, kH200.cta_shared_bytes, false));
+  EXPECT_TRUE(prefer_mma(1, 61440, kH200.cta_shared_bytes, false));
+  constexpr int64_t kStatic = 32 * 4 + 4 * 4;  // matvec.cuh: sums and scale
+  for (const GpuLimits& gpu : {kH200, kA100, kL40}) {
+    for (int32_t tokens = 1; tokens <= 4; ++tokens) {
+      for (int32_t k = 32; !prefer_mma(tokens, k, gpu.cta_shared_bytes, false); k += 32) {
+        const int64_t x_bytes = int64_t{4} * choose_matvec(tokens, k, 4096, gpu).tokens_per_cta * k;
+        ASSERT_LE(x_bytes + kStatic, gpu.cta_shared_bytes) << k;
       }
     }
   }

@@ -39,9 +39,8 @@ inline int cluster_or_one(device::Stream& stream, int wanted) {
   return static_cast<device::cuda::CudaStream&>(stream).has_clusters() ? wanted : 1;
 }
 
-// Most shared memory that a cta can have.
-inline int64_t shared_bytes_of_cta(device::Stream& stream) {
-  return static_cast<device::cuda::CudaStream&>(stream).shared_bytes();
+inline const device::cuda::GpuLimits& limits_of(device::Stream& stream) {
+  return static_cast<device::cuda::CudaStream&>(stream).limits();
 }
 
 template <class... Params>

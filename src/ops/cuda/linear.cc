@@ -21,20 +21,19 @@ void launch_mma(device::Stream& stream, const char* op, const LinearParams& p, c
 
 namespace {
 
-constexpr int32_t kNumSms = 132;
-
 template <DType W>
 void run_matvec(device::Stream& stream, const char* op, const LinearParams& p) {
-  launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, kNumSms));
+  launch_matvec<W>(stream, op, p, choose_matvec(p.tokens, p.k, p.num_pairs, limits_of(stream)));
 }
 
 template <DType W>
 void run(device::Stream& stream, const char* op, const LinearParams& p, bool invariant) {
-  if (prefer_mma(p.tokens, p.k, shared_bytes_of_cta(stream), invariant)) {
-    return launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, kNumSms, invariant));
+  const device::cuda::GpuLimits& gpu = limits_of(stream);
+  if (prefer_mma(p.tokens, p.k, gpu.cta_shared_bytes, invariant)) {
+    return launch_mma<W>(stream, op, p, choose_mma(p.tokens, p.num_pairs, gpu.num_sms, invariant));
   }
   if (p.tokens == 1 && p.k <= kMaxOneK) return launch_matvec_one<W>(stream, op, p);
-  const StreamConfig config = choose_stream(p, W, kNumSms);
+  const StreamConfig config = choose_stream(p, W, gpu.num_sms);
   if (config.num_stages > 0 && has_bulk_copies(stream)) return launch_matvec_stream<W>(stream, op, p, config);
   run_matvec<W>(stream, op, p);
 }

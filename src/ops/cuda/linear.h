@@ -8,6 +8,7 @@
 // halves of a rotation. Which rows form pair p is pair_rows().
 #pragma once
 
+#include "device/cuda/gpu_limits.h"
 #include "device/stream.h"
 #include "ops/params.h"
 
@@ -86,8 +87,8 @@ LinearParams linear_of(const MatmulParams& m, int32_t first, int32_t end);
 LinearParams linear_of(const NormQkvParams& n);
 LinearParams linear_of(const NormGateUpParams& n);
 
-// How a Linear is computed. Pure functions of shapes, so that a graph key has one. invariant: the order of sums may not
-// depend on the number of tokens (PAD-9b).
+// How a Linear is computed. Pure functions of shapes and of the GPU, so that a graph key has one. invariant: the order
+// of sums may not depend on the number of tokens (PAD-9b).
 struct MatvecConfig {
   int32_t tokens_per_cta = 1;  // 1, 2 or 4
   int32_t warps = 4;           // of a cta: 4, or 8 for one token
@@ -113,7 +114,7 @@ bool prefer_mma(int32_t tokens, int32_t k, int64_t shared_bytes, bool invariant)
 // elements: of the weights of all parts.
 bool prefer_split(DType weight, int64_t elements, int32_t tokens, bool invariant);
 // REQUIRES, as choose_stream(): not prefer_mma().
-MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, int32_t num_sms);
+MatvecConfig choose_matvec(int32_t tokens, int32_t k, int32_t num_pairs, const device::cuda::GpuLimits& gpu);
 StreamConfig choose_stream(const LinearParams& p, DType dtype, int32_t num_sms);
 MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool invariant);
 

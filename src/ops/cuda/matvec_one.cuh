@@ -20,7 +20,7 @@
 namespace bz::ops::cuda {
 
 inline constexpr int kOneWarps = 4;
-inline constexpr int kOneMaxCtas = 132 * 6;  // more pairs are walked in a loop, the next one's weights on their way
+inline constexpr int kOneCtasPerSm = 6;  // more pairs are walked in a loop, the next one's weights on their way
 
 // A lane's weights of a pair of rows.
 template <DType W, int UNITS>
@@ -141,7 +141,8 @@ __global__ void __launch_bounds__(kOneWarps* kWarp) matvec_one_kernel(const __gr
 template <DType W>
 void launch_matvec_one(device::Stream& stream, const char* op, const LinearParams& p) {
   LaunchShape shape;
-  shape.grid = static_cast<unsigned>(std::min((p.num_pairs + kOneWarps - 1) / kOneWarps, kOneMaxCtas));
+  const int32_t most = limits_of(stream).num_sms * kOneCtasPerSm;
+  shape.grid = static_cast<unsigned>(std::min((p.num_pairs + kOneWarps - 1) / kOneWarps, most));
   shape.cta = kOneWarps * kWarp;
   dispatch_epilogue(p.epilogue, [&](auto e) {
     constexpr Epilogue E = decltype(e)::value;
