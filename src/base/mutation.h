@@ -1,5 +1,5 @@
-// Mutations: the faults of public engines, brought back on purpose, so that tests and `blockzero audit` can show that
-// the guards catch them. A compile-time policy of the shipped translation units: without BZ_MUTATIONS `mutated()` is a
+// Mutations: the faults of public engines (docs/faults.md), brought back on purpose, so that tests show that the guards
+// catch them. A compile-time policy of the shipped translation units: without BZ_MUTATIONS `mutated()` is a
 // constant false and release code pays nothing; with it (a second target of the same sources) one fault is switched on
 // at run time.
 #pragma once

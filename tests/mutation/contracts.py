@@ -2,7 +2,8 @@
 """Each contract's tests pass, and fail when the mutation that breaks the contract is switched on.
 
   contracts.py MUTATION_H CONTRACTS_MD BINARY...    every claim below; the page must name each mutation beside its contract,
-                                                    and no contract may be without a claim
+                                                    and no contract may be without a claim; faults.md beside it likewise
+                                                    names the mutations of its faults
 """
 import os
 import pathlib
@@ -51,6 +52,14 @@ def mutations(header):
     return re.findall(r"^\s*(k\w+),", body, re.M)
 
 
+def faults_not_listed(header, faults_md):
+    """A mutation that cites faults stands in their rows of the catalogue."""
+    rows = dict(re.findall(r"^\| (F\d\d) \|(.*)", pathlib.Path(faults_md).read_text(), re.M))
+    cited = [(name, fault) for name, note in re.findall(r"(k\w+),\s+//([^:\n]*):", pathlib.Path(header).read_text())
+             for fault in re.findall(r"F\d\d", note)]
+    return [f"{fault}: faults.md does not name {name}" for name, fault in cited if name not in rows.get(fault, "")]
+
+
 def run(binary, tests, bits=0):
     env = {**os.environ, "BLOCKZERO_MUTATIONS": str(bits)}
     done = subprocess.run([binary, f"--gtest_filter={tests}"], env=env, capture_output=True, text=True, timeout=280, check=False)
@@ -61,7 +70,8 @@ def main():
     names = mutations(sys.argv[1])
     page = pathlib.Path(sys.argv[2]).read_text()
     contracts = re.findall(r"^- \*\*([\w-]+)\*\*", page, re.M)
-    broken = [f"{c}: no claim" for c in contracts if c not in {claim[0] for claim in CLAIMS}]
+    broken = faults_not_listed(sys.argv[1], pathlib.Path(sys.argv[2]).with_name("faults.md"))
+    broken += [f"{c}: no claim" for c in contracts if c not in {claim[0] for claim in CLAIMS}]
     for contract, mutation, tests in CLAIMS:
         parts = mutation.split("+")
         rows = [line for line in page.splitlines() if line.startswith("|") and re.search(rf"\b{contract}\b", line)]
