@@ -106,7 +106,10 @@ int64_t WaitQueue::least_served() {
 void WaitQueue::open(RequestState& s, const std::string& name) {
   const int64_t least = least_served();
   if (clients_.size() >= sweep_at_) {
-    std::erase_if(clients_, [&](const auto& c) { return c.second.requests == 0 && c.second.served <= least; });
+    const auto absent = [](const auto& c) { return c.second.requests == 0; };
+    std::erase_if(clients_, [&](const auto& c) { return absent(c) && c.second.served <= least; });
+    // Beside a queue that never empties the least served has always just come: every visitor has been served more.
+    if (clients_.size() > present_.size() + kMaxAbsent) std::erase_if(clients_, absent);
     sweep_at_ = 2 * clients_.size() + 64;
   }
   FairClient& client = clients_[name];

@@ -39,8 +39,9 @@ struct FairClient {
 
 class WaitQueue {
  public:
-  static constexpr int64_t kPatience = 64;   // admissions that lift a request one level
-  static constexpr int64_t kOutputCost = 2;  // of a token, in prompt tokens
+  static constexpr int64_t kPatience = 64;     // admissions that lift a request one level
+  static constexpr int64_t kOutputCost = 2;    // of a token, in prompt tokens
+  static constexpr size_t kMaxAbsent = 10000;  // clients without a request that the books keep, or twice as many
 
   size_t size() const { return size_; }
   size_t num_clients() const { return clients_.size(); }  // in the books

@@ -147,6 +147,19 @@ TEST_F(WaitQueueTest, ForgetsVisitorsThatCameBesideOthers) {
   EXPECT_LE(queue_.num_clients(), 200u);
 }
 
+// The one that has been served least is always one that waits, so that everybody who has gone was served more.
+TEST_F(WaitQueueTest, ForgetsVisitorsThatCameToAQueueThatNeverEmpties) {
+  for (int i = 0; i < 10; ++i) add("first" + std::to_string(i));
+  size_t most = 0;
+  for (int i = 0; i < 100000; ++i) {
+    add("visitor" + std::to_string(i));
+    serve();
+    most = std::max(most, queue_.num_clients());
+  }
+  EXPECT_GT(most, WaitQueue::kMaxAbsent);
+  EXPECT_LE(most, 3 * WaitQueue::kMaxAbsent);
+}
+
 // The rules of wait_queue.h, word for word, over all who wait; against random traffic.
 TEST_F(WaitQueueTest, TheTurnIsWhatTheRulesSay) {
   std::mt19937 random(1);
