@@ -50,7 +50,16 @@ struct Bench {
   uint64_t next_seed = 0;
 };
 
+std::string json_path(const BenchOptions& o) { return o.save + ".json"; }
+
+// Said now, not when the run is over. What a file holds stays.
+Status check_save(const BenchOptions& o) {
+  if (o.save.empty() || std::ofstream(json_path(o), std::ios::app)) return ok_status();
+  return invalid_argument("--save: cannot write {}", json_path(o));
+}
+
 Status start(Bench& b, const BenchOptions& o, const char* kind) {
+  BZ_TRY(check_save(o));
   BZ_ASSIGN(b.target.endpoint, loadgen::parse_url(o.url));
   b.target.api_key = o.api_key;
   b.target.timeout_seconds = o.timeout_seconds;
@@ -92,7 +101,7 @@ Status finish(const Bench& b, const BenchOptions& o) {
   std::printf("%s", o.json ? json.c_str() : loadgen::table(b.report).c_str());
   std::fflush(stdout);
   if (!o.save.empty()) {
-    BZ_TRY(write_file(o.save + ".json", json));
+    BZ_TRY(write_file(json_path(o), json));
     BZ_TRY(write_file(o.save + ".svg", loadgen::to_svg(b.report)));
   }
   for (const Level& l : b.report.levels) {

@@ -152,6 +152,7 @@ class AgainstOthers(unittest.TestCase):
                 errors = [line for line in done.stderr.splitlines() if "error" in line]
                 self.assertEqual((done.returncode, len(errors)), (2, 1), done.stderr)
                 self.assertIn(part, errors[0])
+                self.assertEqual(done.stdout, "")  # nothing was measured
 
 
 if __name__ == "__main__":
