@@ -1,5 +1,8 @@
 #include "engine/loaded_model.h"
 
+#include <unistd.h>
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "models/tiny_llama.h"
@@ -8,7 +11,7 @@ namespace bz::engine {
 namespace {
 
 std::unique_ptr<LoadedModel> load_tiny(const char* device, int64_t kv_cache_bytes) {
-  const std::string path = testing::TempDir() + "loaded_model_test.gguf";
+  const std::string path = testing::TempDir() + "loaded_model_test." + std::to_string(getpid());
   models::TinyLlama tiny;
   tiny.vocab_size = 320;
   BZ_CHECK(tiny.writer().write(path).ok());
@@ -16,7 +19,9 @@ std::unique_ptr<LoadedModel> load_tiny(const char* device, int64_t kv_cache_byte
   options.model_path = path;
   options.device = {device, 1};
   options.kv_cache_bytes = kv_cache_bytes;
-  return LoadedModel::load(options).value();
+  auto model = LoadedModel::load(options).value();
+  std::filesystem::remove(path);  // the mapping holds the file
+  return model;
 }
 
 // Where the device does not say what it has free. What was taken stands in the options, as a fault record keeps it.

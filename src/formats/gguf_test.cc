@@ -1,5 +1,6 @@
 #include "formats/gguf.h"
 
+#include <unistd.h>
 #include <cstring>
 #include <filesystem>
 
@@ -68,7 +69,7 @@ TEST(Gguf, ReadsWhatTheWriterWrote) {
 }
 
 TEST(Gguf, OpensAFileAndKeepsItMapped) {
-  const std::string path = testing::TempDir() + "bz_gguf_test.gguf";
+  const std::string path = testing::TempDir() + "bz_gguf_test." + std::to_string(getpid());
   ASSERT_TRUE(small_file().write(path).ok());
   auto opened = GgufFile::open(path);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
