@@ -84,7 +84,7 @@ Result<Weight> Llama::weight(const formats::GgufFile& file, const std::string& n
     return invalid_argument("{}: tensor {}: type {} is not supported by the {} kernels yet", file.name(), name,
                             dtype_info(*t->dtype).name, ops.isa);
   }
-  if (t->dims[0] % static_cast<uint64_t>(ops.weight_row_unit) != 0) {
+  if (t->dims[0] % ops.weight_row_unit != 0) {
     return invalid_argument(
         "{}: tensor {}: rows of {} elements are not supported by the {} kernels, multiples of {} are; "
         "use --device cpu",
