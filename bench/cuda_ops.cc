@@ -42,6 +42,16 @@ void run(Bench& b, int32_t tokens) {
   g.table = b.upload(table), g.width = b.upload(width), g.first = b.upload(first);
   g.num_rows = tokens + 1, g.max_blocks_per_row = kColumns, g.block_size = kBlock, g.max_position = kColumns * kBlock;
   v.groups[0].slots = b.upload(slots), v.groups[0].first_visible = b.upload(zeros);
+  std::vector<ops::AttentionToken> class_tokens(ops::kNumAttentionClasses * n);
+  size_t token_class = 0;
+  for (int32_t t = 0; t < tokens; ++t) {
+    const ops::AttentionToken token = ops::attention_token(g, 0, t, t + 1, kContext - 1, kContext - 1);
+    token_class = static_cast<size_t>(ops::attention_class(token, 1));
+    class_tokens[token_class * n + static_cast<size_t>(t)] = token;
+  }
+  ops::AttentionCounts counts{};
+  counts.of_class[token_class] = tokens;
+  v.groups[0].attention = {b.upload(class_tokens), b.upload(std::vector<ops::AttentionCounts>(1, counts))};
 
   const int64_t entry = kKvHeads * kHd * 2, page = entry * kBlock, slab = 2 * page * kLayers;
   const auto memory = b.device.create_slabs({slab, tokens * kColumns + 1, device::NullGuard::kHard});

@@ -42,6 +42,7 @@ struct AttentionArm {
   const void *positions, *token_row;                              // i32 [tokens]
   const void *row_index, *query_start, *seq_len, *first_visible;  // i32 [rows] (+ 1)
   const void* num_valid_rows;                                     // i32 [1]
+  void *class_tokens, *class_counts;                              // ops::AttentionLists
   int64_t block_stride, k_offset, v_offset, entry_bytes;
   int32_t rows, tokens, heads, kv_heads, head_dim, block_size, columns, max_position;
   int32_t cluster;  // 0: as the engine chooses
@@ -64,6 +65,14 @@ void bz_upload(void* to, const void* from, int64_t bytes) {
 
 void* bz_stream() { return static_cast<device::cuda::CudaStream&>(*backend().stream).handle(); }
 
+// What prepare lists of a token of a cache without a window, and its class. to: ops::AttentionToken.
+int32_t bz_attention_token(void* to, int32_t token, int32_t table_row, int32_t query_len, int32_t position,
+                           int32_t num_computed) {
+  auto& made = *static_cast<ops::AttentionToken*>(to);
+  made = ops::attention_token({}, 0, token, table_row, position, num_computed);
+  return static_cast<int32_t>(ops::attention_class(made, query_len));
+}
+
 void bz_attention(const AttentionArm* a) {
   ops::AttentionParams p{};
   p.q = ops::tensor_f32(a->q, a->tokens, a->heads * a->head_dim);
@@ -81,6 +90,8 @@ void bz_attention(const AttentionArm* a) {
   v.positions = ints(a->positions), v.token_row = ints(a->token_row), v.row_index = ints(a->row_index);
   v.query_start = ints(a->query_start), v.seq_len = ints(a->seq_len);
   v.groups[0].first_visible = const_cast<int32_t*>(ints(a->first_visible));
+  v.groups[0].attention = {static_cast<ops::AttentionToken*>(a->class_tokens),
+                           static_cast<ops::AttentionCounts*>(a->class_counts)};
   kv::GroupView& g = v.groups[0].view;
   g.table = static_cast<const kv::BlockId*>(a->table), g.width = ints(a->width), g.first = ints(a->first);
   g.num_rows = a->rows + 1, g.max_blocks_per_row = a->columns;

@@ -4,7 +4,7 @@
 
 Standalone: zeros in the padded rows of out [B, 128, 512] bf16, after some kernel wrote it (out is in L2 as far as it
 fits, as it would be). pad = min(16, B / 2); rows whose seq_len is 0. Fused: our attention with padded rows in its
-batch, against the same batch without them: microseconds a layer, no node more. 32x128: 32 query heads of 8 KV heads. 128x512:
+batch, against the same batch without them, in the same memory: microseconds a layer, no node more. 32x128: 32 query heads of 8 KV heads. 128x512:
 outputs of that many elements a row, as 512 heads of 128 (64 KV heads): latent attention is not there yet.
 """
 import sys
@@ -12,7 +12,7 @@ import sys
 import torch
 import triton
 import triton.language as tl
-from harness import BF16, F32, I32, Graph, Ours, emit, gpu, in_turn, launch_floor
+from harness import BF16, I32, AttentionArm, Graph, Ours, difference, emit, gpu, in_turn, launch_floor
 import b4
 
 SIZES = (1, 2, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -73,37 +73,54 @@ class PaddedArm(b4.OursArm):
 
     def __init__(self, ours, shape, pad):
         super().__init__(ours, shape)
-        _, _, zeros, token_row, seq_len, _, row_index, valid = self.keep
+        _, _, zeros, token_row, seq_len, _, row_index, valid, *_ = self.keep
         live = shape.rows - pad
         self.token_row, self.row_index = token_row.clone(), row_index.clone()
         self.token_row[live:], self.row_index[live:] = -1, 0
         seq_len[live:] = 0
         self.query_start = token_row.clone().clamp(max=live)
         valid.fill_(live)
+        self.lists = ours.attention_lists(
+            [(i + 1, 1, shape.length - 1, shape.length - 1) for i in range(live)] + [(0, 0, 0, 0)] * pad)
         for a in self.arms:
+            a.class_tokens, a.class_counts = (x.data_ptr() for x in self.lists)
             a.token_row, a.row_index = self.token_row.data_ptr(), self.row_index.data_ptr()
             a.query_start = self.query_start.data_ptr()
+
+
+class WithoutArm:
+    """The live rows of a padded arm, in the same memory: all that differs is that there is no padding."""
+
+    def __init__(self, ours, padded, shape, pad):
+        live = shape.rows - pad
+        last = shape.length - 1
+        self.padded, self.lib = padded, padded.lib
+        self.lists = ours.attention_lists([(i + 1, 1, last, last) for i in range(live)])
+        self.arms = [AttentionArm.from_buffer_copy(a) for a in padded.arms]
+        for a in self.arms:
+            a.rows = a.tokens = live
+            a.class_tokens, a.class_counts = (x.data_ptr() for x in self.lists)
+
+    call = b4.OursArm.call
 
 
 def fused(ours, path, name, heads, kv_heads, b, length):
     pad = min(16, b // 2)
     b4.H, b4.HKV = heads, kv_heads
-    padded = b4.Shape(b, length, 16)
-    without = b4.Shape(b - pad, length, 16)
-    arms = {"padded": PaddedArm(ours, padded, pad), "without": b4.OursArm(ours, without)}
-    graphs = {k: b4.graph(ours.stream, a, 1) for k, a in arms.items()}
-    graphs["padded"].replay()
-    out = arms["padded"].out
-    assert out[b - pad:].count_nonzero() == 0 and not out.isnan().any()
-    times = in_turn(graphs, 25)
-    us = {k: round(v[0], 3) for k, v in times.items()}
-    cost = us["padded"] - us["without"]
+    shape = b4.Shape(b, length, 16)
+    padded = PaddedArm(ours, shape, pad)
+    without = WithoutArm(ours, padded, shape, pad)
+    graphs = [b4.graph(ours.stream, a, shape.sets) for a in (padded, without)]
+    graphs[0].replay()
+    assert padded.out[b - pad:].count_nonzero() == 0 and not padded.out.isnan().any()
+    *us, cost, quartiles = difference(*graphs, rounds=61)
+    us = dict(zip(("padded", "without"), (round(x, 3) for x in us)))
     floor = pad * heads * b4.HD * 4 / 4.3e6  # the zeros themselves, f32
     emit(path, {"bench": "B1", "form": "fused", "shape": name, "rows": b, "pad": pad, "context": length, "us": us,
-                "quartiles": {k: [round(x, 3) for x in v[1:]] for k, v in times.items()}, "cost_us": round(cost, 3),
+                "cost_us": round(cost, 3), "cost_quartiles": [round(x, 3) for x in quartiles],
                 "zeros_us": round(floor, 3)})
     print(f"fused {name} {b:5} pad {pad:2} context {length} padded {us['padded']} without {us['without']} "
-          f"cost {cost:.3f} zeros {floor:.3f}", flush=True)
+          f"cost {cost:.3f} ({quartiles[0]:.3f} to {quartiles[1]:.3f}) zeros {floor:.3f}", flush=True)
 
 
 def strategies(ours, path, rows=64, length=512):

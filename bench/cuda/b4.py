@@ -63,15 +63,16 @@ class OursArm:
         width[0] = 0
         zeros, iota = torch.zeros(r + 1, **dev), torch.arange(r + 1, **dev)
         length = torch.full((r,), shape.length, **dev)
-        self.keep = [table, width, zeros, iota, length, length - 1, iota + 1, torch.tensor([r], **dev)]
+        self.keep = [table, width, zeros, iota, length, length - 1, iota + 1, torch.tensor([r], **dev),
+                     *ours.attention_lists([(i + 1, 1, shape.length - 1, shape.length - 1) for i in range(r)])]
         entry = HKV * HD * 2
         self.arms = []
         for s in range(shape.sets):
             p = [t.data_ptr() for t in self.keep]
             self.arms.append(AttentionArm(
                 self.q.data_ptr(), self.out.data_ptr(), shape.pool[s].data_ptr(), p[0], p[1], p[2], p[5], p[3], p[6],
-                p[3], p[4], p[2], p[7], 2 * entry * shape.block, 0, entry * shape.block, entry, r, r, H, HKV, HD,
-                shape.block, columns, columns * shape.block, cluster, batch_invariant, 1 / math.sqrt(HD)))
+                p[3], p[4], p[2], p[7], p[8], p[9], 2 * entry * shape.block, 0, entry * shape.block, entry, r, r, H,
+                HKV, HD, shape.block, columns, columns * shape.block, cluster, batch_invariant, 1 / math.sqrt(HD)))
         self.lib = ours.lib
 
     def call(self, s):

@@ -28,6 +28,16 @@ class Ours:
         host = tensor.cpu().contiguous()
         self.lib.bz_upload(address, host.data_ptr(), host.numel() * host.element_size())
 
+    def attention_lists(self, tokens):
+        """What prepare lists of tokens, (table row, query_len, position, num_computed) each: (tokens, counts)."""
+        size = 5  # ints of an ops::AttentionToken
+        listed, entry = [[] for _ in range(4)], (ctypes.c_int32 * size)()
+        for t, token in enumerate(tokens):
+            listed[self.lib.bz_attention_token(entry, t, *token)].append(list(entry))
+        padded = [c + [[0] * size] * (len(tokens) - len(c)) for c in listed]
+        counts = [len(c) for c in listed] + [0, 0]  # and no claims
+        return [torch.tensor(x, dtype=I32, device="cuda") for x in (padded, counts)]
+
     def zero_rows(self, out, seq_len):
         self.lib.bz_zero_rows(out.data_ptr(), out.shape[0], out[0].numel(), seq_len.data_ptr())
 
@@ -35,7 +45,7 @@ class Ours:
 class AttentionArm(ctypes.Structure):
     _fields_ = ([(n, ctypes.c_void_p) for n in (
         "q", "out", "base", "table", "width", "first", "positions", "token_row", "row_index", "query_start", "seq_len",
-        "first_visible", "num_valid_rows")]
+        "first_visible", "num_valid_rows", "class_tokens", "class_counts")]
         + [(n, ctypes.c_int64) for n in ("block_stride", "k_offset", "v_offset", "entry_bytes")]
         + [(n, ctypes.c_int32) for n in ("rows", "tokens", "heads", "kv_heads", "head_dim", "block_size", "columns",
                                          "max_position", "cluster", "batch_invariant")]
@@ -80,6 +90,17 @@ def in_turn(graphs, rounds=9):
         for name in list(graphs)[:: 1 if r % 2 == 0 else -1]:
             times[name].append(graphs[name].us())
     return {name: (statistics.median(t), *statistics.quantiles(t, n=4)[::2]) for name, t in times.items()}
+
+
+def difference(a, b, rounds):
+    """What graph a costs over graph b: (median a, median b, median of a - b within a round, its quartiles)."""
+    pairs = []
+    for r in range(rounds + 1):
+        times = [g.us() for g in ((a, b) if r % 2 == 0 else (b, a))]
+        pairs.append(times if r % 2 == 0 else times[::-1])
+    pairs = pairs[1:]  # the first warms up
+    cost = [x - y for x, y in pairs]
+    return (*(statistics.median(x) for x in zip(*pairs)), statistics.median(cost), statistics.quantiles(cost, n=4)[::2])
 
 
 def launch_floor(stream, n=20):

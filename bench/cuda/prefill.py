@@ -29,13 +29,15 @@ class OursArm:
         zeros, rows = torch.zeros(r + 1, **dev), torch.arange(r + 1, **dev)
         positions = torch.arange(shape.length - queries, shape.length, **dev).repeat(r)
         self.keep = [table, width, zeros, positions, rows[:r].repeat_interleave(queries), rows + 1, rows * queries,
-                     torch.full((r,), shape.length, **dev), torch.tensor([r], **dev)]
+                     torch.full((r,), shape.length, **dev), torch.tensor([r], **dev),
+                     *ours.attention_lists([(i // queries + 1, queries, p, shape.length - queries)
+                                            for i, p in enumerate(positions.tolist())])]
         p = [x.data_ptr() for x in self.keep]
         entry = b4.HKV * b4.HD * 2
         self.arm = AttentionArm(
             self.q.data_ptr(), self.out.data_ptr(), shape.pool[0].data_ptr(), p[0], p[1], p[2], p[3], p[4], p[5], p[6],
-            p[7], p[2], p[8], 2 * entry * shape.block, 0, entry * shape.block, entry, r, t, b4.H, b4.HKV, b4.HD,
-            shape.block, columns, columns * shape.block, 0, batch_invariant, 1 / math.sqrt(b4.HD))
+            p[7], p[2], p[8], p[9], p[10], 2 * entry * shape.block, 0, entry * shape.block, entry, r, t, b4.H,
+            b4.HKV, b4.HD, shape.block, columns, columns * shape.block, 0, batch_invariant, 1 / math.sqrt(b4.HD))
         self.lib = ours.lib
 
     def call(self):

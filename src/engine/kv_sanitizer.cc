@@ -134,6 +134,7 @@ void KvSanitizer::check_group(const StepPlan& plan, const ops::StepView& view, i
     }
   }
   check_states(plan, view, group, cache);
+  check_lists(plan, view, group, cache);
 }
 
 // The states of live rows are the host's; a padded row has none.
@@ -153,6 +154,75 @@ void KvSanitizer::check_states(const StepPlan& plan, const ops::StepView& view, 
                            plan.cache.sequence, group, b, found, i, want));
     }
   }
+}
+
+namespace {
+
+// The first position that a query of this group sees. Its own arithmetic, as above.
+int32_t expected_begin(const kv::GroupSpec& s, int32_t position) {
+  if (s.kind == kv::CacheKind::kSlidingWindow) return std::max(0, position + 1 - s.window);
+  if (s.kind == kv::CacheKind::kChunkedLocal) return position - position % s.window;
+  return 0;
+}
+
+}  // namespace
+
+// What attention walks: every token of the padded step is listed once; who is live with its own row and positions,
+// padding among the dead.
+void KvSanitizer::check_lists(const StepPlan& plan, const ops::StepView& view, int32_t group,
+                              const kv::CacheManager& cache) {
+  const auto counts = fetch(view.groups[group].attention.counts, 1);
+  const auto tokens =
+      fetch(view.groups[group].attention.tokens, int64_t{ops::kNumAttentionClasses} * view.padded_tokens);
+  const auto query_start = fetch(view.query_start, view.padded_rows + 1);
+  const auto say = [&](int32_t token, std::string_view what) {
+    report(fmt::format("step {}: group {}: token {} {}", plan.cache.sequence, group, token, what));
+  };
+  struct Found {
+    int32_t times = 0, of_class = 0;
+    ops::AttentionToken token{};
+  };
+  std::vector<Found> found(static_cast<size_t>(view.padded_tokens));
+  for (int32_t c = 0; c < ops::kNumAttentionClasses; ++c) {
+    for (int32_t i = 0; i < std::clamp(counts[0].of_class[c], 0, view.padded_tokens); ++i) {
+      const ops::AttentionToken& token = tokens[static_cast<size_t>(c * view.padded_tokens + i)];
+      if (token.token < 0 || token.token >= view.padded_tokens) {
+        say(token.token, "is listed, which there is not");
+        continue;
+      }
+      Found& f = found[static_cast<size_t>(token.token)];
+      f = {f.times + 1, c, token};
+    }
+  }
+  if (counts[0].shared_claims != 0 || counts[0].lone_claims != 0) {
+    report(fmt::format("step {}: group {}: attention's claims are left at {} and {}, should be 0", plan.cache.sequence,
+                       group, counts[0].shared_claims, counts[0].lone_claims));
+  }
+  const auto check = [&](int32_t t, int32_t row, int32_t position, int32_t start, int32_t len) {
+    const Found& f = found[static_cast<size_t>(t)];
+    if (f.times != 1) return say(t, fmt::format("is listed {} times", f.times));
+    const auto listed_as = [&](ops::AttentionClass c) { return f.of_class == static_cast<int32_t>(c); };
+    const bool dead = listed_as(ops::AttentionClass::kDead);
+    if (dead != (row == 0)) return say(t, dead ? "is listed as dead" : "is padding and not listed as dead");
+    if (dead) return;
+    if (listed_as(ops::AttentionClass::kPrompt) != (len >= ops::kPromptQueries))
+      say(t, fmt::format("of {} of its row is in the wrong class", len));
+    const ops::Visible& sees = f.token.sees;
+    if (sees.table_row != row) say(t, fmt::format("attends to table row {}, should be {}", sees.table_row, row));
+    const int32_t begin = expected_begin(cache.config().groups[static_cast<size_t>(group)], position);
+    if (sees.begin != begin || sees.end != position + 1 || sees.fresh != start) {
+      say(t, fmt::format("sees positions {} to {}, new from {}; should be {} to {}, new from {}", sees.begin, sees.end,
+                         sees.fresh, begin, position + 1, start));
+    }
+  };
+  int32_t t = 0;
+  for (size_t b = 0; b < plan.rows.size(); ++b) {
+    const PlanRow& row = plan.rows[b];
+    const int32_t start = row.max_seq_len - row.query_len;
+    const int32_t len = query_len(plan, query_start, static_cast<int32_t>(b));
+    for (int32_t i = 0; i < len; ++i, ++t) check(t, row.row.value(), start + i, start, len);
+  }
+  for (; t < view.padded_tokens; ++t) check(t, 0, 0, 0, 0);
 }
 
 // Device tables against the host's: every column of every row, and the width 0 of rows that nobody owns.

@@ -36,6 +36,7 @@ class KvSanitizer {
   static int64_t expected_slot(const kv::CacheManager& cache, kv::GroupId group, kv::RowId row, int32_t position,
                                int32_t seq_end);
   void check_states(const StepPlan& plan, const ops::StepView& view, int32_t group, const kv::CacheManager& cache);
+  void check_lists(const StepPlan& plan, const ops::StepView& view, int32_t group, const kv::CacheManager& cache);
   void check_tables(uint64_t step, const ops::GroupStep& group, kv::GroupId id, const kv::CacheManager& cache);
   void report(std::string what);
 

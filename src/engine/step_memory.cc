@@ -39,6 +39,8 @@ StepMemory::Arrays StepMemory::carve_arrays(const StepMemoryConfig& config, Carv
     a.groups[g].slots = carver.take<kv::SlotId>(tokens);
     a.groups[g].first_visible = carver.take<int32_t>(rows);
     a.groups[g].states = carver.take<kv::StateId>(rows * (1 + config.num_spec));
+    a.groups[g].attention = {carver.take<ops::AttentionToken>(ops::kNumAttentionClasses * tokens),
+                             carver.take<ops::AttentionCounts>(1)};
   }
   a.row_state = carver.take<ops::RowState>(table_rows);
   a.drafts = carver.take<ops::RowDraft>(table_rows);
@@ -116,6 +118,7 @@ ops::StepView StepMemory::view(const GraphKey& key) const {
     v.groups[g].slots = arrays.slots;
     v.groups[g].first_visible = arrays.first_visible;
     v.groups[g].states = arrays.states;
+    v.groups[g].attention = arrays.attention;
   }
   return v;
 }

@@ -56,6 +56,7 @@ class StepMemory {
     kv::SlotId* slots;
     int32_t* first_visible;
     kv::StateId* states;
+    ops::AttentionLists attention;
   };
   // Device addresses.
   struct Arrays {

@@ -9,6 +9,7 @@
 
 #include "kv/slot.h"
 #include "kv/types.h"
+#include "ops/attention_class.h"
 
 namespace bz::ops {
 
@@ -123,6 +124,7 @@ struct GroupStep {
   // [R] first position that a query of the row may see (0 for full attention): tile loops start here (PAD-7)
   int32_t* first_visible;
   kv::StateId* states;  // [R][states_per_row] state after token i of a verify step; kNullState for padding (STATE-1)
+  AttentionLists attention;
 };
 
 // How many logits rows of a step are real.

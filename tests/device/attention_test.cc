@@ -1,4 +1,5 @@
 // Attention on the GPU against the CPU: decode steps, prompts, and both in one step.
+#include "ops/cuda/attention.h"
 #include "device/step_twin.h"
 
 namespace bz::test {
@@ -9,20 +10,23 @@ struct AttentionShape {
   DType dtype;
 };
 
-// Tokens of each live row, and of the padded step.
+// Tokens of each row, negative: of a row that prepare nulled; and of the padded step.
 struct AttentionBatch {
   const char* name;
   int32_t queries[6];
   int32_t tokens;
 };
 constexpr AttentionBatch kDecode{"decode", {1, 1, 1, 1, 1, 1}, 8};
+constexpr AttentionBatch kNulledRows{"nulled rows", {1, -1, 1, 1, -2, -1}, 16};
+constexpr AttentionBatch kPaddingAlone{"padding alone", {0, 0, 0, 0, 0, 0}, 8};
 constexpr AttentionBatch kShortChunks{"short chunks", {1, 4, 7, 10, 13, 5}, 48};
-// Rows of both attention kernels, side by side in a tile and in several; by_row's grid, and one of all tokens.
+// Prompts and rows with few tokens, side by side in a tile and in several.
 constexpr AttentionBatch kMixed{"mixed", {1, 75, 33, 32, 31, 2}, 200};
 constexpr AttentionBatch kPrompts{"prompts", {3, 1, 150, 64, 200, 17}, 480};
 
 // Rows of very different lengths, a dropped block, shuffled ids; every unowned byte is NaN, and block 0 too.
-void run_attention(const AttentionShape& a, int32_t max_len, const AttentionBatch& batch, bool batch_invariant,
+using Attend = std::function<void(device::Stream&, const ops::AttentionParams&)>;
+void run_attention(const AttentionShape& a, int32_t max_len, const AttentionBatch& batch, const Attend& attend,
                    uint32_t seed) {
   constexpr int32_t kRows = 8, kLive = 6;
   const int32_t tokens = batch.tokens;
@@ -57,6 +61,10 @@ void run_attention(const AttentionShape& a, int32_t max_len, const AttentionBatc
   for (int32_t b = 0; b < kLive; ++b) {
     const int32_t row = b + 1;
     const int32_t query = batch.queries[b];
+    if (query <= 0) {
+      query_start[b + 1] = t -= query;
+      continue;
+    }
     const int32_t len =
         std::max(b == 0 ? query : static_cast<int32_t>(twin.rng() % static_cast<uint32_t>(max_len)) + 1, query);
     const int32_t width = (len + a.block_size - 1) / a.block_size;
@@ -88,8 +96,11 @@ void run_attention(const AttentionShape& a, int32_t max_len, const AttentionBatc
     query_start[b + 1] = t;
   }
   std::fill(query_start + kLive + 1, query_start + kRows + 1, t);
+  step.list_tokens();
   float* q = twin.floats(static_cast<size_t>(tokens * cols), 0.7f);
-  std::fill(q + t * cols, q + tokens * cols, std::numeric_limits<float>::quiet_NaN());
+  for (int32_t i = 0; i < tokens; ++i) {
+    if (v.token_row[i] < 0) std::fill_n(q + i * cols, cols, std::numeric_limits<float>::quiet_NaN());
+  }
   ops::AttentionParams p{};
   p.q = ops::tensor_f32(q, tokens, cols);
   p.out = ops::tensor_f32(twin.output(static_cast<size_t>(tokens * cols), 1e-5), tokens, cols);
@@ -98,21 +109,40 @@ void run_attention(const AttentionShape& a, int32_t max_len, const AttentionBatc
   d.q = twin.there(p.q), d.out = twin.there(p.out), d.layer = twin.there(layer), d.view = step.there(v);
   const std::string what = fmt::format("attention {}/{}/{} block {} {} to {} {}", a.heads, a.kv_heads, a.hd,
                                        a.block_size, dtype_info(a.dtype).name, max_len, batch.name);
-  twin.run([&](device::Stream& s) { cpu_ops().attention(s, p); },
-           [&](device::Stream& s) { cuda_ops(batch_invariant).attention(s, d); }, what.c_str());
+  twin.run([&](device::Stream& s) { cpu_ops().attention(s, p); }, [&](device::Stream& s) { attend(s, d); },
+           what.c_str());
 }
+
+constexpr AttentionShape kShapes[] = {{9, 3, 64, 128, DType::kBF16}, {9, 3, 64, 16, DType::kF16},
+                                      {4, 2, 16, 16, DType::kF32},   {8, 2, 128, 16, DType::kBF16},
+                                      {4, 4, 32, 4, DType::kBF16},   {14, 2, 64, 20, DType::kBF16},
+                                      {32, 2, 128, 16, DType::kF16}, {16, 2, 128, 32, DType::kF32}};
 
 void run_attention_up_to(std::initializer_list<int32_t> lengths, std::initializer_list<AttentionBatch> batches) {
   uint32_t seed = 0;
-  for (const AttentionShape& a :
-       {AttentionShape{9, 3, 64, 128, DType::kBF16}, AttentionShape{9, 3, 64, 16, DType::kF16},
-        AttentionShape{4, 2, 16, 16, DType::kF32}, AttentionShape{8, 2, 128, 16, DType::kBF16},
-        AttentionShape{4, 4, 32, 4, DType::kBF16}, AttentionShape{14, 2, 64, 20, DType::kBF16},
-        AttentionShape{32, 2, 128, 16, DType::kF16}, AttentionShape{16, 2, 128, 32, DType::kF32}}) {
+  for (const AttentionShape& a : kShapes) {
     for (const int32_t max_len : lengths) {
       for (const AttentionBatch& batch : batches) {
-        run_attention(a, max_len, batch, false, ++seed);
-        if (batch.tokens < 100 || max_len < 100) run_attention(a, max_len, batch, true, seed);
+        run_attention(a, max_len, batch, cuda_ops(false).attention, ++seed);
+        if (batch.tokens < 100 || max_len < 100) run_attention(a, max_len, batch, cuda_ops(true).attention, seed);
+      }
+    }
+  }
+}
+
+// What steps with many tokens run, on so few ctas that each has several pieces of work: shared ones, lone ones, both.
+void run_in_few_ctas(std::initializer_list<int32_t> lengths, std::initializer_list<AttentionBatch> batches) {
+  uint32_t seed = 1000;
+  for (const AttentionShape& a : kShapes) {
+    for (const int32_t max_len : lengths) {
+      for (const AttentionBatch& batch : batches) {
+        ++seed;
+        for (const auto& [ctas, prefill] : {std::pair(1, false), std::pair(3, true), std::pair(7, false)}) {
+          const auto attend = [ctas = ctas, prefill = prefill](device::Stream& s, const ops::AttentionParams& p) {
+            ops::cuda::attention_in_ctas(s, p, ctas, prefill);
+          };
+          run_attention(a, max_len, batch, attend, seed);
+        }
       }
     }
   }
@@ -120,13 +150,19 @@ void run_attention_up_to(std::initializer_list<int32_t> lengths, std::initialize
 
 TEST(Attention, EqualsReference) {
   BZ_SKIP_WITHOUT_GPU();
-  run_attention_up_to({7, 90, 700}, {kDecode, kShortChunks, kMixed, kPrompts});
+  run_attention_up_to({7, 90, 700}, {kDecode, kNulledRows, kPaddingAlone, kShortChunks, kMixed, kPrompts});
+}
+
+TEST(Attention, OfManyTokensEqualsReference) {
+  BZ_SKIP_WITHOUT_GPU();
+  run_in_few_ctas({90, 700}, {kDecode, kNulledRows, kPaddingAlone, kShortChunks, kMixed});
 }
 
 // What compute-sanitizer can finish: a run, some runs, two ctas.
 TEST(Attention, SmallShapes) {
   BZ_SKIP_WITHOUT_GPU();
-  run_attention_up_to({12, 80}, {kDecode, kShortChunks, kMixed});
+  run_attention_up_to({12, 80}, {kDecode, kNulledRows, kPaddingAlone, kShortChunks, kMixed});
+  run_in_few_ctas({80}, {kNulledRows, kPaddingAlone, kShortChunks});
 }
 
 // The last tokens of a prompt, once as part of it, once as a chunk of their own behind another row's.
@@ -179,6 +215,7 @@ TEST(Attention, BitsOfAPromptDependOnNeitherTileNorChunk) {
       }
     }
     Step::writable(v.query_start)[kRows] = t;
+    step.list_tokens();
     p.view = v;
     ops::AttentionParams d = p;
     d.q = twin.there(p.q), d.out = twin.there(p.out), d.layer = twin.there(p.layer), d.view = step.there(v);

@@ -84,6 +84,28 @@ TEST(Prepare, EqualsTheCpuOverRandomPlans) {
   }
 }
 
+// Attention's lists: rows with few tokens and with many, that see little and much, in a window and without one.
+TEST(Prepare, ListsOfEveryClassEqualTheCpu) {
+  BZ_SKIP_WITHOUT_GPU();
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    Twin twin(16 << 20, seed);
+    constexpr int32_t kRows = 64, kLongest = 40, kTokens = kRows * kLongest;
+    Step step(twin, kRows, kTokens, kRows + 2, 64, 16);
+    step.p.view.groups[0].view.window = seed % 2 == 0 ? 0 : 500;
+    stage_random(step, kRows, kLongest, 5);
+    step.p.view.padded_logits = kTokens;
+    const ops::PrepareParams d = step.there();
+    ops::AttentionCounts counts{};
+    const auto on_cpu = [&](device::Stream& s) {
+      cpu_ops().prepare(s, step.p);
+      s.synchronize();
+      counts = *step.p.view.groups[0].attention.counts;
+    };
+    twin.run(on_cpu, [&](device::Stream& s) { cuda_ops().prepare(s, d); }, fmt::format("lists {}", seed).c_str());
+    for (const int32_t count : counts.of_class) EXPECT_GT(count, 0) << seed;
+  }
+}
+
 // Rows that verify drafts, as many as there are or fewer, beside rows that do not.
 TEST(Prepare, WithDraftsEqualsTheCpu) {
   BZ_SKIP_WITHOUT_GPU();

@@ -46,6 +46,8 @@ struct Step {
     v.groups[0].first_visible = twin.take<int32_t>(r, -7);
     v.states_per_row = std::max(samples, 2), v.samples_per_row = samples;
     v.groups[0].states = twin.take<kv::StateId>(static_cast<size_t>(v.states_per_row) * r, kv::StateId(7u));
+    v.groups[0].attention = {twin.take<ops::AttentionToken>(ops::kNumAttentionClasses * n, {-7, {-7, -7, -7, -7}}),
+                             twin.take<ops::AttentionCounts>(1)};
     p.sampling = twin.take<ops::RowSampling>(r);
     p.sample_row = twin.take<int32_t>(r, -7);
     p.next_token = twin.take<int32_t>(r, -7);
@@ -62,7 +64,22 @@ struct Step {
     g.view.table = twin.there(g.view.table), g.view.width = twin.there(g.view.width);
     g.view.first = twin.there(g.view.first), g.slots = twin.there(g.slots);
     g.first_visible = twin.there(g.first_visible), g.states = twin.there(g.states);
+    g.attention = {twin.there(g.attention.tokens), twin.there(g.attention.counts)};
     return v;
+  }
+  // What prepare would list of tokens that a test placed itself.
+  void list_tokens() const {
+    const ops::StepView& v = p.view;
+    const ops::AttentionLists& lists = v.groups[0].attention;
+    *lists.counts = {};
+    const kv::GroupView& view = v.groups[0].view;
+    for (int32_t t = 0; t < v.padded_tokens; ++t) {
+      const int32_t row = v.token_row[t], r = std::max(row, 0), queries = v.query_start[r + 1] - v.query_start[r];
+      const ops::AttentionToken token = ops::attention_token(
+          view, v.groups[0].first_visible[r], t, row < 0 ? 0 : v.row_index[r], v.positions[t], v.seq_len[r] - queries);
+      const auto c = static_cast<int32_t>(ops::attention_class(token, queries));
+      lists.tokens[c * v.padded_tokens + lists.counts->of_class[c]++] = token;
+    }
   }
   ops::StagedSlot there(const ops::StagedSlot& s) const {
     return {twin.there(s.header),  twin.there(s.rows),   twin.there(s.tokens), twin.there(s.changes),

@@ -16,6 +16,11 @@ T& writable(const T* array, int index) {
   return const_cast<T&>(array[index]);
 }
 
+// Attention's entry of the i-th short token.
+ops::AttentionToken& listed(const ops::StepView& v, int32_t i) {
+  return v.groups[0].attention.tokens[static_cast<int32_t>(ops::AttentionClass::kShort) * v.padded_tokens + i];
+}
+
 struct Violation {
   const char* name;
   std::function<void(const ops::StepView&)> change;
@@ -38,6 +43,30 @@ const Violation kViolations[] = {
      "token 1 of row 2 writes slot"},
     {"slot_of_block_0", [](const auto& v) { v.groups[0].slots[3] = kv::SlotId(int64_t{0}); },
      "padded token 3 writes slot 0 \\(block 0\\), should be -1"},
+    {"attention_row", [](const auto& v) { listed(v, 1).sees.table_row = 1; },
+     "token 1 attends to table row 1, should be 2"},
+    {"attention_end", [](const auto& v) { ++listed(v, 2).sees.end; },
+     "token 2 sees positions 0 to 9, new from 7; should be 0 to 8, new from 7"},
+    {"attention_twice", [](const auto& v) { listed(v, 1).token = 0; }, "token 0 is listed 2 times"},
+    {"attention_padding",
+     [](const auto& v) {
+       ops::AttentionCounts& counts = *v.groups[0].attention.counts;
+       --counts.of_class[static_cast<int>(ops::AttentionClass::kDead)];
+       ++counts.of_class[static_cast<int>(ops::AttentionClass::kShort)];
+       listed(v, 3) = {3, {1, 0, 6, 5}};
+     },
+     "token 3 is padding and not listed as dead"},
+    {"attention_class",
+     [](const auto& v) {
+       ops::AttentionCounts& counts = *v.groups[0].attention.counts;
+       --counts.of_class[static_cast<int>(ops::AttentionClass::kShort)];
+       ++counts.of_class[static_cast<int>(ops::AttentionClass::kPrompt)];
+       v.groups[0].attention.tokens[static_cast<int32_t>(ops::AttentionClass::kPrompt) * v.padded_tokens] =
+           listed(v, 2);
+     },
+     "token 2 of 1 of its row is in the wrong class"},
+    {"attention_claims", [](const auto& v) { v.groups[0].attention.counts->lone_claims = 3; },
+     "attention's claims are left at 0 and 3, should be 0"},
     {"width", [](const auto& v) { writable(v.groups[0].view.width, 7) = 1; },
      "table row 7 has width 1 on the device, 0 on the host"},
     {"table",

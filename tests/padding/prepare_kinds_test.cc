@@ -162,6 +162,54 @@ TEST(PrepareKinds, EveryTokenHasTheSlotsOfTheHostsTables) {
   s.expect_padding(v, 2);
 }
 
+// Attention walks these lists: a token that is missing would have no output, padding that is listed as live would read.
+TEST(PrepareKinds, EveryTokenIsListedOnceByWhatItSees) {
+  Steps s;
+  const RowId a = s.manager.admit(), b = s.manager.admit();
+  s.run({{a, 13}});
+  const ops::StepView& v = s.run({{b, 33}, {kNullRow, 2}, {a, 3}});
+  const auto list = [&](int32_t g, ops::AttentionClass c) {
+    const ops::AttentionLists& lists = v.groups[g].attention;
+    const auto i = static_cast<int32_t>(c);
+    return std::vector(lists.tokens + i * kTokens, lists.tokens + i * kTokens + lists.counts->of_class[i]);
+  };
+  for (int32_t g = 0; g < kNumGroups; ++g) {
+    const auto prompt = list(g, ops::AttentionClass::kPrompt), dead = list(g, ops::AttentionClass::kDead);
+    const auto few = list(g, ops::AttentionClass::kShort);
+    ASSERT_EQ(prompt.size(), 33u) << g;
+    for (int32_t i = 0; i < 33; ++i) {
+      EXPECT_EQ(prompt[static_cast<size_t>(i)].token, i);
+      EXPECT_EQ(prompt[static_cast<size_t>(i)].sees.table_row, b.value());
+      EXPECT_EQ(prompt[static_cast<size_t>(i)].sees.end, i + 1);
+    }
+    ASSERT_EQ(few.size(), 3u) << g;
+    for (int32_t i = 0; i < 3; ++i) {
+      const ops::AttentionToken& t = few[static_cast<size_t>(i)];
+      EXPECT_EQ(t.token, 35 + i);
+      EXPECT_EQ(t.sees.table_row, a.value());
+      EXPECT_EQ(t.sees.begin, g == kWindow ? 13 + i - 6 + 1 : 0) << g;
+      EXPECT_EQ(t.sees.end, 14 + i);
+      EXPECT_EQ(t.sees.fresh, 13);
+    }
+    ASSERT_EQ(dead.size(), static_cast<size_t>(kTokens - 36)) << g;
+    EXPECT_EQ(dead[0].token, 33);  // of the null row
+    EXPECT_EQ(dead[2].token, 38);  // padding
+    EXPECT_TRUE(list(g, ops::AttentionClass::kLong).empty());
+  }
+}
+
+TEST(AttentionClass, LongIsWhatSeesMoreThanAWarpAloneCanWalk) {
+  kv::GroupView full, window;
+  window.window = 100;
+  const auto of = [](const kv::GroupView& g, int32_t position, int32_t queries) {
+    return ops::attention_class(ops::attention_token(g, 0, 0, 1, position, position), queries);
+  };
+  EXPECT_EQ(of(full, ops::kShortPositions - 1, 1), ops::AttentionClass::kShort);
+  EXPECT_EQ(of(full, ops::kShortPositions, 1), ops::AttentionClass::kLong);
+  EXPECT_EQ(of(full, ops::kShortPositions, ops::kPromptQueries), ops::AttentionClass::kPrompt);
+  EXPECT_EQ(of(window, 100'000, 1), ops::AttentionClass::kShort);
+}
+
 // F07, F08: the batch moves up when a request ends; the last place, and the ended request's row, are null at once.
 TEST(PrepareKinds, AMovedOrRemovedRowIsNullBeforeTheNextStep) {
   Steps s;

@@ -93,6 +93,18 @@ void derive_token(const PrepareParams& p, int t, int batch_row, int table_row, i
     v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(table_row), position, seq_end);
 }
 
+// Token t of a batch row with query_len tokens in this step joins the list of its class, in every group. table_row: the
+// null row for padding and nulled rows. The lists begin empty.
+void list_token(const StepView& v, int t, int b, int table_row, int query_len, int position, int num_computed) {
+  for (int g = 0; g < v.num_groups; ++g) {
+    const GroupStep& group = v.groups[g];
+    const AttentionToken token =
+        attention_token(group.view, group.first_visible[b], t, table_row, position, num_computed);
+    const auto c = static_cast<int>(attention_class(token, query_len));
+    group.attention.tokens[c * v.padded_tokens + group.attention.counts->of_class[c]++] = token;
+  }
+}
+
 // What a batch row sees and owns in every group: where its queries begin to look, and its states (STATE-1).
 void derive_groups(const StepView& v, int b, int table_row, int num_computed) {
   for (int g = 0; g < v.num_groups; ++g) {
@@ -130,6 +142,7 @@ int derive_row(const PrepareParams& p, const StagedSlot& slot, int b, int first_
     const int32_t token = token_of(p, row, i, slot.tokens[*staged_token + i]);
     const int position = live ? num_computed + i : 0;
     derive_token(p, first_token + i, b, row, position, live ? num_computed + query_len : 1, token);
+    list_token(v, first_token + i, b, row, query_len, position, num_computed);
   }
   *staged_token += staged.query_len;
   return first_token + query_len;
@@ -170,12 +183,16 @@ void prepare_step(const PrepareParams& p) {
 
   int t = 0, staged_token = 0, missing = 0;  // missing: drafts that there are not
   writable(v.query_start)[0] = 0;
+  for (int g = 0; g < v.num_groups; ++g) *v.groups[g].attention.counts = {};
   for (int b = 0; b < v.padded_rows; ++b) {
     t = derive_row(p, slot, b, t, &staged_token, &error);
     writable(v.query_start)[b + 1] = t;
     missing += slot.rows[b].query_len - query_len_of(p, slot.rows[b]);
   }
-  for (; t < v.padded_tokens; ++t) derive_token(p, t, -1, kNullRow.value(), 0, 1, 0);
+  for (; t < v.padded_tokens; ++t) {
+    derive_token(p, t, -1, kNullRow.value(), 0, 1, 0);
+    list_token(v, t, 0, kNullRow.value(), 0, 0, 0);
+  }
   const int num_logits = derive_logits(p, slot);
 
   const bool gap = error == StepError::kSequenceGap;

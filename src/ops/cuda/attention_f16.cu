@@ -3,12 +3,12 @@
 
 namespace bz::ops::cuda {
 
-void launch_attention_f16(device::Stream& stream, const AttentionParams& p, const AttentionShare& share) {
+void launch_attention_f16(device::Stream& stream, const AttentionParams& p, const AttentionPlan& plan) {
   switch (p.layer.head_dim) {
-    case 16: return launch_attention_scalar<DType::kF16, 16>(stream, p, share);
-    case 32: return launch_attention_scalar<DType::kF16, 32>(stream, p, share);
-    case 64: return launch_attention_tile<MmaTile<DType::kF16, 64>>(stream, p, share);
-    default: return launch_attention_tile<MmaTile<DType::kF16, 128>>(stream, p, share);
+    case 16: return launch_attention_scalar<DType::kF16, 16>(stream, p, plan);
+    case 32: return launch_attention_scalar<DType::kF16, 32>(stream, p, plan);
+    case 64: return launch_attention_tile<MmaTile<DType::kF16, 64>>(stream, p, plan);
+    default: return launch_attention_tile<MmaTile<DType::kF16, 128>>(stream, p, plan);
   }
 }
 

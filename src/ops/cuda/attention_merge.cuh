@@ -27,6 +27,7 @@ __device__ inline float rescale(float old, float now) { return old == -INFINITY 
 // One warp's result: G heads. A head that saw nothing: max -inf, sum 0, out 0.
 template <int HD, int G>
 struct AttentionPartial {
+  static constexpr int kHd = HD;
   float max[G];
   float sum[G];
   float out[G][HD + 4];  // no bank conflicts between heads
@@ -82,36 +83,47 @@ __device__ void expect_slices(ClusterSlices<HD, G>& slices, int num_heads, int c
   cluster_arrive();
 }
 
-// Outputs of heads [0, num_heads) of one row, out: [num_heads][HD], from the partials of this cta's warps, `stride`
-// bytes apart. All threads of all ctas of the cluster call it.
-template <int HD, int G>
-__device__ void merge_and_store(const std::byte* partials, int stride, ClusterSlices<HD, G>& slices, float* out,
-                                int num_heads, int rank, int cluster_size) {
-  using Partial = AttentionPartial<HD, G>;
+// Of each output i of num_heads heads, [num_heads][HD]: take(i, what this cta's warps saw of it, their merged weights).
+// partials: a warp's each, `stride` bytes apart.
+template <class Partial, class Take>
+__device__ void merge_warps(const std::byte* partials, int stride, int num_heads, Take take) {
+  constexpr int kHd = Partial::kHd;
   const auto* first = reinterpret_cast<const Partial*>(partials);
-  const int tid = static_cast<int>(threadIdx.x), n = num_heads * HD, floats = stride / 4;
-  __syncthreads();
-  if (cluster_size > 1) cluster_wait();  // every cta has started: its memory is there
-  const int size = Slice(n, 0, cluster_size).size;
-  for (int i = tid; i < n; i += kAttentionWarps * kWarp) {
-    const int g = i / HD, d = i % HD;
+  const int floats = stride / 4;
+  for (int i = static_cast<int>(threadIdx.x); i < num_heads * kHd; i += kAttentionWarps * kWarp) {
+    const int g = i / kHd, d = i % kHd;
     const MergedWeights<kAttentionWarps> w(&first->max[g], &first->sum[g], floats, kAttentionWarps);
     float o = 0;
 #pragma unroll
     for (int k = 0; k < kAttentionWarps; ++k) o = fmaf((&first->out[g][d])[k * floats], w.weight[k], o);
-    if (cluster_size == 1) {
-      out[i] = quotient(o, w.sum);
-      continue;
-    }
+    take(i, o, w);
+  }
+}
+
+// Outputs of heads [0, num_heads) of one row, out: [num_heads][HD], from the partials of this cta's warps. All threads
+// call it, after __syncthreads().
+template <class Partial>
+__device__ void merge_in_cta(const std::byte* partials, int stride, float* out, int num_heads) {
+  merge_warps<Partial>(partials, stride, num_heads,
+                       [&](int i, float o, const auto& w) { out[i] = quotient(o, w.sum); });
+}
+
+// The same from those of a cluster of more than one: all threads of all its ctas call it.
+template <int HD, int G>
+__device__ void merge_in_cluster(const std::byte* partials, int stride, ClusterSlices<HD, G>& slices, float* out,
+                                 int num_heads, int rank, int cluster_size) {
+  const int n = num_heads * HD, size = Slice(n, 0, cluster_size).size;
+  cluster_wait();  // every cta has started: its memory is there
+  merge_warps<AttentionPartial<HD, G>>(partials, stride, num_heads, [&](int i, float o, const auto& w) {
     send(&slices.out[rank * size + i % size], o, &slices.arrived, i / size);
-    if (d >= cluster_size) continue;  // HD >= kMaxCluster: one thread a cta
+    const int g = i / HD, d = i % HD;
+    if (d >= cluster_size) return;  // HD >= kMaxCluster: one thread a cta
     send(&slices.max[rank][g], w.max, &slices.arrived, d);
     send(&slices.sum[rank][g], w.sum, &slices.arrived, d);
-  }
-  if (cluster_size == 1) return;
+  });
   wait_for_bytes(&slices.arrived);
   const Slice slice(n, rank, cluster_size);
-  for (int i = slice.begin + tid; i < slice.end; i += kAttentionWarps * kWarp) {
+  for (int i = slice.begin + static_cast<int>(threadIdx.x); i < slice.end; i += kAttentionWarps * kWarp) {
     const int g = i / HD;
     const MergedWeights<kMaxCluster> w(&slices.max[0][g], &slices.sum[0][g], G, cluster_size);
     float o = 0;

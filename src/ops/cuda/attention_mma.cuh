@@ -8,7 +8,7 @@
 // each warp has kStages pieces of 8 KiB on their way, into shared memory of its own, and waits for nobody.
 #pragma once
 
-#include "ops/cuda/attention_kernel.cuh"
+#include "ops/cuda/attention_launch.cuh"
 #include "ops/cuda/mma.cuh"
 
 namespace bz::ops::cuda {
@@ -37,8 +37,9 @@ struct MmaTile {
   __device__ static int t() { return lane() % 4; }
 
   // All runs of a walk. memory: kWarpBytes of shared memory, this warp's.
+  template <class Ready>
   __device__ void attend(const AttentionParams& p, RunWalk<kRun>& walk, const float* q, int num_heads,
-                         std::byte* memory) {
+                         std::byte* memory, Ready ready) {
     // Before the kernel before this one has finished: lengths and tables are prepare's, and so is everything in the
     // cache but this step's own entries. So older entries are on their way while the queries are computed.
     const auto base = static_cast<uint32_t>(__cvta_generic_to_shared(memory));
@@ -53,6 +54,7 @@ struct MmaTile {
     if (!waited) wait_for_previous();
     waited = true;
     let_next_start();
+    ready();
     load_queries(q, num_heads, p.scale * kLog2e);
     int stage = 0;
 #pragma unroll 1

@@ -8,11 +8,11 @@
 // prompt's longest walk is half as long; what they saw is merged at the end.
 //
 // Pieces lie at absolute positions, and one that a query does not see adds exact zeros: so a token's bits depend
-// neither on the tile it falls in nor on how its prompt was cut. They are not those of attention_kernel.cuh, which
+// neither on the tile it falls in nor on how its prompt was cut. They are not those of attention_few.cuh, which
 // splits a row over warps: a batch-invariant table (PAD-9b) has that kernel alone.
 //
-// What no token of the tile's row sees is not read (PAD-7). Rows with few tokens are left to attention_kernel.cuh;
-// tokens of no row become zeros here (PAD-5).
+// What no token of the tile's row sees is not read (PAD-7). Rows with few tokens and tokens of no row are left to
+// attention_many.cuh.
 #pragma once
 
 #include "ops/cuda/attention.h"
@@ -127,20 +127,14 @@ __global__ void __launch_bounds__(kPrefillThreads<HD>, 2)
   const int kv_head = static_cast<int>(blockIdx.x), tid = static_cast<int>(threadIdx.x);
   const int tile_token = static_cast<int>(gridDim.y - 1 - blockIdx.y) * tile_size;
   const int num_tokens = min(tile_size, p.q.rows - tile_token);
-  bool dead = false;
   if (tid < num_tokens) {
     const TokenView view(p.view, p.group, tile_token + tid);
     PrefillToken token;
-    if (view.live && view.queries >= kMinPrefillQueries) token = {view.row, view.begin, view.end};
+    if (view.live && view.queries >= kPromptQueries) token = {view.row, view.sees.begin, view.sees.end};
     memory.tokens[tid] = token;
-    dead = !view.live;
   }
   wait_for_previous();
   let_next_start();
-  if (dead) {
-    auto* out = reinterpret_cast<float4*>(p.out.row<float>(tile_token + tid) + kv_head * heads_per_kv * HD);
-    for (int i = 0; i < heads_per_kv * HD / 4; ++i) out[i] = {0, 0, 0, 0};
-  }
   __syncthreads();
   for (int first = 0, n = 0; first < num_tokens; first += n) {
     const int row = memory.tokens[first].row;

@@ -4,7 +4,7 @@
 // maximum, sum and output of the positions its group saw, and lanes are merged in order at the end.
 #pragma once
 
-#include "ops/cuda/attention_kernel.cuh"
+#include "ops/cuda/attention_launch.cuh"
 
 namespace bz::ops::cuda {
 
@@ -72,9 +72,12 @@ struct ScalarTile {
   __device__ static int first_dim() { return lane() % kLanes * 8; }
   __device__ static int position(int round) { return round * kGroups + lane() / kLanes; }
 
-  __device__ void attend(const AttentionParams& p, RunWalk<kRun>& walk, const float* q, int num_heads, std::byte*) {
+  template <class Ready>
+  __device__ void attend(const AttentionParams& p, RunWalk<kRun>& walk, const float* q, int num_heads, std::byte*,
+                         Ready ready) {
     wait_for_previous();
     let_next_start();
+    ready();
     load_queries(q, num_heads, p.scale * kLog2e);
 #pragma unroll 1
     while (!walk.done()) {
@@ -181,12 +184,12 @@ struct ScalarTile {
 };
 
 template <DType T, int HD>
-void launch_attention_scalar(device::Stream& stream, const AttentionParams& p, const AttentionShare& share) {
+void launch_attention_scalar(device::Stream& stream, const AttentionParams& p, const AttentionPlan& plan) {
   switch (p.num_heads / p.layer.num_kv_heads) {
-    case 1: return launch_attention_tile<ScalarTile<T, HD, 1>>(stream, p, share);
-    case 2: return launch_attention_tile<ScalarTile<T, HD, 2>>(stream, p, share);
-    case 3: return launch_attention_tile<ScalarTile<T, HD, 3>>(stream, p, share);
-    default: return launch_attention_tile<ScalarTile<T, HD, 4>>(stream, p, share);
+    case 1: return launch_attention_tile<ScalarTile<T, HD, 1>>(stream, p, plan);
+    case 2: return launch_attention_tile<ScalarTile<T, HD, 2>>(stream, p, plan);
+    case 3: return launch_attention_tile<ScalarTile<T, HD, 3>>(stream, p, plan);
+    default: return launch_attention_tile<ScalarTile<T, HD, 4>>(stream, p, plan);
   }
 }
 

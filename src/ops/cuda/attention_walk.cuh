@@ -22,15 +22,15 @@ struct KvRun {
 template <int RUN>
 class RunWalk {
  public:
-  // REQUIRES: the token is live. head_offset: bytes of the KV head inside an entry.
-  __device__ RunWalk(const AttentionParams& p, const TokenView& token, int head_offset, int warp, int num_warps)
+  // REQUIRES: of a live token. head_offset: bytes of the KV head inside an entry.
+  __device__ RunWalk(const AttentionParams& p, const Visible& sees, int head_offset, int warp, int num_warps)
       : group_(p.view.groups[p.group].view),
         layer_(p.layer),
-        token_(token),
+        sees_(sees),
         head_offset_(head_offset),
         stride_(num_warps) {
     runs_per_block_ = (group_.block_size + RUN - 1) / RUN;
-    const int first = run_of(token.begin), end = token.end > token.begin ? run_of(token.end - 1) + 1 : first;
+    const int first = run_of(sees.begin), end = sees.end > sees.begin ? run_of(sees.end - 1) + 1 : first;
     first_ = first / num_warps * num_warps + warp;
     if (first_ < first) first_ += num_warps;
     count_ = first_ < end ? (end - first_ - 1) / num_warps + 1 : 0;
@@ -63,19 +63,19 @@ class RunWalk {
     ahead_ = {};
     if (i >= count_) return;
     const int run = first_ + i * stride_, column = run / runs_per_block_, offset = run % runs_per_block_ * RUN;
-    const kv::BlockId block = kv::block_at(group_, token_.table_row, column);
+    const kv::BlockId block = kv::block_at(group_, kv::RowId(sees_.table_row), column);
     if (kv::is_null(block)) return;
     const int position = column * group_.block_size + offset;
     ahead_.k = layer_.base + kv::page_offset(layer_.k, block).value() + offset * layer_.k.entry_bytes + head_offset_;
     ahead_.v = layer_.base + kv::page_offset(layer_.v, block).value() + offset * layer_.v.entry_bytes + head_offset_;
-    ahead_.begin = max(token_.begin - position, 0);
-    ahead_.end = min(min(token_.end - position, group_.block_size - offset), RUN);
-    ahead_.fresh = position + ahead_.end > token_.fresh;
+    ahead_.begin = max(sees_.begin - position, 0);
+    ahead_.end = min(min(sees_.end - position, group_.block_size - offset), RUN);
+    ahead_.fresh = position + ahead_.end > sees_.fresh;
   }
 
   const kv::GroupView& group_;
   const KvLayer& layer_;
-  const TokenView token_;
+  const Visible sees_;
   const int head_offset_, stride_;
   int runs_per_block_, first_, count_, taken_ = 0;
   KvRun ahead_;

@@ -47,19 +47,18 @@ __device__ inline T cta_sum(T v, T* shared) {
   return warp_sum(lane < num_warps ? shared[lane] : T{0});
 }
 
-// ---- lengths: the only place where CUDA attention reads them (PAD-5, PAD-7); ops/cpu/visible.h says the same ----
+// ---- lengths: here and in prepare's lists (ops/attention_class.h) alone CUDA attention reads them (PAD-5, PAD-7);
+// ops/cpu/visible.h says the same ----
 
-// What a token may see, of which row. Its loads are two deep and otherwise side by side: a live token's wait for the
-// block table is the shorter, and a padded token learns soon that it is one.
+// What a token may see, and of which row. Its loads are two deep and otherwise side by side: a live token's wait for
+// the block table is the shorter, and a padded token learns soon that it is one.
 struct TokenView {
   bool live;
   int row;      // batch row
   int queries;  // tokens of the row in this step
-  kv::RowId table_row;
-  int begin, end;  // positions it sees; end <= begin: none
-  int fresh;       // entries from here on are written by this step
+  Visible sees;
 
-  __device__ TokenView(const StepView& view, int group, int token) : table_row(0) {
+  __device__ TokenView(const StepView& view, int group, int token) {
     const GroupStep& g = view.groups[group];
     row = view.token_row[token];
     const int position = view.positions[token];
@@ -68,10 +67,7 @@ struct TokenView {
     const int index = view.row_index[r], seq_len = view.seq_len[r], first = g.first_visible[r];
     queries = view.query_start[r + 1] - view.query_start[r];
     live = row >= 0 && row < valid_rows && index > kv::kNullRow.value() && seq_len > 0;
-    table_row = kv::RowId(index);
-    begin = max(first, kv::first_visible(g.view, position));
-    end = min(position + 1, seq_len);
-    fresh = seq_len - queries;
+    sees = {index, max(first, kv::first_visible(g.view, position)), min(position + 1, seq_len), seq_len - queries};
   }
 };
 

@@ -83,33 +83,33 @@ MmaConfig choose_mma(int32_t tokens, int32_t num_pairs, int32_t num_sms, bool in
   return c;
 }
 
-int choose_attention_cluster(int32_t tokens, int32_t num_kv_heads, int64_t max_position, bool invariant) {
-  constexpr int64_t kCtasAtOnce = 132;      // one a multiprocessor is enough to read at full speed
+int choose_attention_cluster(int32_t tokens, int32_t num_kv_heads, int64_t max_position, int32_t num_sms,
+                             bool invariant) {
   constexpr int kMostCtas = 8;              // clusters of 16 do not find room everywhere: slower from 4k positions on
   constexpr int kMostInvariant = 4;         // between one row of 32k positions and 256 rows
   constexpr int64_t kPositionsPerCta = 64;  // fewer than a run for every warp would idle
-  const auto fits = [&](int cluster) {
-    return invariant ? cluster <= kMostInvariant : int64_t{tokens} * num_kv_heads * cluster <= kCtasAtOnce;
+  const auto fits = [&](int cluster) {      // one cta a multiprocessor is enough to read at full speed
+    return invariant ? cluster <= kMostInvariant : int64_t{tokens} * num_kv_heads * cluster <= num_sms;
   };
   int cluster = 1;
   while (cluster < kMostCtas && cluster * kPositionsPerCta < max_position && fits(cluster * 2)) cluster *= 2;
   return cluster;
 }
 
-AttentionPlan plan_attention(int32_t tokens, int32_t rows, int32_t num_kv_heads, int64_t max_position, bool can_prefill,
-                             bool invariant) {
+AttentionPlan plan_attention(int32_t tokens, int32_t rows, int32_t num_kv_heads, int64_t max_position,
+                             const device::cuda::GpuLimits& gpu, bool can_prefill, bool invariant) {
   // Below either, the second kernel costs more than it saves: a decode batch of 256 rows with some short prompts in it.
-  constexpr int32_t kMinTokens = 2 * kMinPrefillQueries, kMinTokensPerRow = 4;
+  constexpr int32_t kMinTokens = 2 * kPromptQueries, kMinTokensPerRow = 4;
+  constexpr int64_t kCtaBytes = 98 * 1024;  // of shared memory, the system's part included
+  const auto ctas_per_sm = static_cast<int32_t>(std::clamp<int64_t>(gpu.sm_shared_bytes / kCtaBytes, 1, 2));
+  const int32_t ctas_at_once = ctas_per_sm * gpu.num_sms;
   AttentionPlan plan;
-  AttentionShare& share = plan.share;
-  share.num_tokens = tokens;
   plan.prefill = can_prefill && !invariant && tokens >= kMinTokensPerRow * rows && tokens >= kMinTokens;
-  if (plan.prefill) {
-    share.max_queries = kMinPrefillQueries - 1;
-    share.by_row = int64_t{rows} * share.max_queries < tokens ? 1 : 0;
-    if (share.by_row != 0) share.num_tokens = rows * share.max_queries;
+  if (plan.prefill || (!invariant && int64_t{tokens} * num_kv_heads > ctas_at_once)) {
+    plan.many_ctas = ctas_at_once;
+  } else {
+    plan.cluster = choose_attention_cluster(tokens, num_kv_heads, max_position, gpu.num_sms, invariant);
   }
-  share.cluster = choose_attention_cluster(share.num_tokens, num_kv_heads, max_position, invariant);
   return plan;
 }
 

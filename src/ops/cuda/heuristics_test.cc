@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "ops/cuda/attention.h"
 #include "ops/cuda/linear.h"
 
 namespace bz::ops::cuda {
@@ -129,6 +130,30 @@ TEST(PreferSplit, LargeBf16WeightsFromFourTokensOn) {
   EXPECT_FALSE(prefer_split(DType::kBF16, kLarge - 1, 63, false));
   EXPECT_TRUE(prefer_split(DType::kBF16, kLarge - 1, 64, false));
   EXPECT_FALSE(prefer_split(DType::kQ4_1, kLarge, 255, false));  // written out for each product, large or not
+}
+
+// Walked by as many ctas as have room, once there are more pieces than those: the others have a cluster each.
+TEST(PlanAttention, ManyTokensShareTheCtasThatHaveRoom) {
+  for (const auto& [gpu, ctas_per_sm] :
+       {std::pair(kH200, 2), std::pair(kH100Pcie, 2), std::pair(kA100, 1), std::pair(kL40, 1)}) {
+    const int32_t ctas = ctas_per_sm * gpu.num_sms;
+    EXPECT_EQ(plan_attention(ctas / 8, ctas / 8, 8, 4096, gpu, true, false).many_ctas, 0) << gpu.num_sms;
+    EXPECT_EQ(plan_attention(ctas / 8 + 1, ctas / 8 + 1, 8, 4096, gpu, true, false).many_ctas, ctas) << gpu.num_sms;
+    const AttentionPlan mixed = plan_attention(64, 4, 1, 4096, gpu, true, false);
+    EXPECT_TRUE(mixed.prefill);
+    EXPECT_EQ(mixed.many_ctas, ctas) << "rows with few tokens, and padding, in a step with prompts";
+    EXPECT_EQ(plan_attention(1, 1, 8, 4096, gpu, true, false).cluster, 8);
+  }
+}
+
+// PAD-9b: how a row's sums are split depends on nothing but the row.
+TEST(PlanAttention, InvariantSumsAreSplitAlikeAtEveryNumberOfTokens) {
+  for (int32_t tokens = 1; tokens <= 4096; tokens *= 2) {
+    const AttentionPlan plan = plan_attention(tokens, 4, 8, 4096, kH200, true, true);
+    EXPECT_FALSE(plan.prefill);
+    EXPECT_EQ(plan.many_ctas, 0);
+    EXPECT_EQ(plan.cluster, 4);
+  }
 }
 
 }  // namespace

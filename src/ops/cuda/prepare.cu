@@ -6,6 +6,7 @@
 #include "ops/cuda/device.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/prepare_lists.cuh"
 
 namespace bz::ops::cuda {
 namespace {
@@ -14,7 +15,7 @@ using kv::ChangeKind;
 using kv::kNullRow;
 using kv::RowId;
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = kPrepareThreads;
 constexpr int kChangeChunk = 256;
 
 // Writes through the const pointers that everyone else reads.
@@ -98,21 +99,6 @@ __device__ int live_table_row(const PrepareParams& p, const StagedRow& staged, i
     return kNullRow.value();
   }
   return row;
-}
-
-// Inclusive prefix sum over the cta.
-__device__ int cta_scan(int v) {
-  __shared__ int warp_total[32];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  for (int offset = 1; offset < 32; offset *= 2) {
-    const int below = __shfl_up_sync(0xffffffffu, v, static_cast<unsigned>(offset));
-    if (lane >= offset) v += below;
-  }
-  __syncthreads();
-  if (lane == 31) warp_total[warp] = v;
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) v += warp_total[w];
-  return v;
 }
 
 struct Shared {
@@ -202,18 +188,20 @@ __device__ int32_t token_of(const PrepareParams& p, const StagedSlot& slot, cons
   return staged == kTokenFromDraft ? p.drafts[row].tokens[i - 1] : staged;
 }
 
-__device__ void derive_token(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s,
-                             int t) {
+__device__ TokenPlace derive_token(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched,
+                                   const Shared& s, int t) {
   const StepView& v = p.view;
   const int b = row_of_token(s, v.padded_rows, t);
   const int row = b >= 0 ? s.table_row[b] : kNullRow.value();
   const bool live = row != kNullRow.value();
-  int32_t token = 0, position = 0, seq_end = 1;
+  int32_t token = 0, position = 0, num_computed = 0, query_len = 0, seq_end = 1;
   if (live) {
     const RowState& state = p.row_state[row];
     token = token_of(p, slot, fetched, s, row, b, t);
-    position = state.num_computed + t - s.query_start[b];
-    seq_end = state.num_computed + s.query_start[b + 1] - s.query_start[b];
+    num_computed = state.num_computed;
+    position = num_computed + t - s.query_start[b];
+    query_len = s.query_start[b + 1] - s.query_start[b];
+    seq_end = num_computed + query_len;
   }
   writable(v.token_ids)[t] = token;
   writable(v.positions)[t] = position;
@@ -222,6 +210,22 @@ __device__ void derive_token(const PrepareParams& p, const StagedSlot& slot, con
   for (int g = 0; g < v.num_groups; ++g)
     if (live || !mutated(Mutation::kZeroFilledSlots))
       v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(row), position, seq_end);
+  return {max(b, 0), row, query_len, position, num_computed};
+}
+
+__device__ void derive_tokens(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s) {
+  const StepView& v = p.view;
+  __shared__ AttentionCounts counts[kv::kMaxGroups];
+  const int tid = static_cast<int>(threadIdx.x);
+  if (tid < v.num_groups) counts[tid] = {};
+  for (int first = 0; first < v.padded_tokens; first += kThreads) {
+    const int t = first + tid < v.padded_tokens ? first + tid : -1;
+    TokenPlace place{};
+    if (t >= 0) place = derive_token(p, slot, fetched, s, t);
+    for (int g = 0; g < v.num_groups; ++g) list_tokens(v, v.groups[g], t, place, counts[g].of_class);
+  }
+  __syncthreads();
+  if (tid < v.num_groups) *v.groups[tid].attention.counts = counts[tid];
 }
 
 // The logits rows: of each live batch row its last num_logits tokens, without gaps. Returns how many.
@@ -312,9 +316,7 @@ __global__ void __launch_bounds__(kThreads)
     derive_row(p, b == tid ? fetched.row : slot.rows[b], s, b, &error);
   }
   __syncthreads();
-  for (int t = tid; t < v.padded_tokens; t += kThreads) {
-    derive_token(p, slot, fetched, s, t);
-  }
+  derive_tokens(p, slot, fetched, s);
   if (any_history != 0) copy_history(p, slot, s);
   const int num_logits = derive_logits(p, slot, fetched, s);
   if (tid == 0) {
