@@ -230,7 +230,7 @@ Status replay_record(const json& record, const std::function<void(const std::str
 Status replay_fault_record(const std::string& path, const std::function<void(const std::string&)>& say) {
   BZ_ASSIGN(const std::string text, formats::read_text_file(path, kMaxRecordBytes));
   const json record = json::parse(text, nullptr, false);
-  const Status no_record = invalid_argument("{}: is no fault record; name the file that a fault printed", path);
+  Status no_record = invalid_argument("{}: is no fault record; name the file that a fault printed", path);
   if (!record.is_object() || !record.contains("record") || record["record"] != "blockzero fault 1") return no_record;
   try {
     return replay_record(record, say);

@@ -185,7 +185,7 @@ void KvSanitizer::check_lists(const StepPlan& plan, const ops::StepView& view, i
   std::vector<Found> found(static_cast<size_t>(view.padded_tokens));
   for (int32_t c = 0; c < ops::kNumAttentionClasses; ++c) {
     for (int32_t i = 0; i < std::clamp(counts[0].of_class[c], 0, view.padded_tokens); ++i) {
-      const ops::AttentionToken& token = tokens[static_cast<size_t>(c * view.padded_tokens + i)];
+      const ops::AttentionToken& token = tokens[static_cast<size_t>(int64_t{c} * view.padded_tokens + i)];
       if (token.token < 0 || token.token >= view.padded_tokens) {
         say(token.token, "is listed, which there is not");
         continue;

@@ -218,7 +218,7 @@ const ops::StepResultHeader& StepMemory::result_header(uint64_t sequence) const 
 }
 
 std::span<const ops::RowResult> StepMemory::results(uint64_t sequence, int32_t rows) const {
-  const auto per_row = static_cast<size_t>(1 + config_.num_spec);
+  const auto per_row = 1 + static_cast<size_t>(config_.num_spec);
   return {host_of(results_.rows[(sequence - 1) % StepInputs::kRingSlots]), static_cast<size_t>(rows) * per_row};
 }
 

@@ -58,6 +58,7 @@ RequestState& WaitQueue::next() {
     const Line& line = first_line(cohort->second);
     if (best == nullptr || turn_of(line) < turn_of(*best)) best = &line;
   }
+  BZ_CHECK(best != nullptr);  // the first due is of the first level
   return *best->requests.begin()->second;
 }
 
