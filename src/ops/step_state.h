@@ -116,7 +116,7 @@ struct StagedSlot {
   const kv::BlockCopy* copies;     // [num_copies]
 };
 
-// ---- written by prepare, read by every other op of the step ----
+// ---- written by prepare, read by every other op of the step (but for the claims in AttentionCounts) ----
 
 struct GroupStep {
   kv::GroupView view;  // device-resident tables
