@@ -29,8 +29,8 @@ struct TokenPlace {
 };
 
 // The cta's tokens, t each (-1: none), join the group's lists of their classes. counts: shared, of those before them.
-__device__ void list_tokens(const StepView& v, const GroupStep& group, int t, const TokenPlace& place,
-                            int32_t* counts) {
+__device__ inline void list_tokens(const StepView& v, const GroupStep& group, int t, const TokenPlace& place,
+                                   int32_t* counts) {
   constexpr int kBits = 16;  // of a class in the sum: kPrepareThreads fits
   static_assert(kPrepareThreads < 1 << kBits && kBits * kNumAttentionClasses <= 64);
   const AttentionToken token = attention_token(group.view, group.first_visible[place.batch_row], t, place.table_row,
