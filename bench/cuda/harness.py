@@ -92,15 +92,27 @@ def in_turn(graphs, rounds=9):
     return {name: (statistics.median(t), *statistics.quantiles(t, n=4)[::2]) for name, t in times.items()}
 
 
-def difference(a, b, rounds):
-    """What graph a costs over graph b: (median a, median b, median of a - b within a round, its quartiles)."""
+def difference(a, b, rounds, before):
+    """What graph a costs over graph b: (median a, median b, median of a - b within a round, its quartiles).
+    before(): called ahead of every timing."""
     pairs = []
     for r in range(rounds + 1):
-        times = [g.us() for g in ((a, b) if r % 2 == 0 else (b, a))]
+        times = [(before(), g.us())[1] for g in ((a, b) if r % 2 == 0 else (b, a))]
         pairs.append(times if r % 2 == 0 else times[::-1])
     pairs = pairs[1:]  # the first warms up
     cost = [x - y for x, y in pairs]
     return (*(statistics.median(x) for x in zip(*pairs)), statistics.median(cost), statistics.quantiles(cost, n=4)[::2])
+
+
+class ColdL2:
+    """Reads so much else that nothing of before is left in the L2, as between the layers and steps of a model."""
+
+    def __init__(self, stream, megabytes=256):
+        self.stream, self.other = stream, torch.ones(megabytes << 18, device="cuda")
+
+    def __call__(self):
+        with torch.cuda.stream(self.stream):
+            self.other.sum()
 
 
 def launch_floor(stream, n=20):
