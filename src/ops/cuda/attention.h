@@ -16,7 +16,8 @@ struct AttentionPlan {
   bool prefill = false;
   // attention_many.cuh has the other tokens, with so many ctas; 0: attention_few.cuh has all tokens.
   int32_t many_ctas = 0;
-  int32_t cluster = 1;  // attention_few.cuh: ctas that share one token's positions
+  // attention_few.cuh: ctas that share one token's positions, at most, and how many positions are worth one.
+  int32_t cluster = 1, positions_log2 = 6;
 };
 
 // Ctas that share one token's positions: enough to fill the GPU once, no more than a row is long. invariant: whatever

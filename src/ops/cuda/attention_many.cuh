@@ -6,6 +6,7 @@
 // rows differ in length. Who does what changes no bit.
 #pragma once
 
+#include "ops/cuda/attention_dead.cuh"
 #include "ops/cuda/attention_unit.cuh"
 
 namespace bz::ops::cuda {
@@ -13,8 +14,7 @@ namespace bz::ops::cuda {
 // What sizes alone decide.
 struct ManyShare {
   bool with_prompts;
-  int units;            // of a token
-  int dead_slice_log2;  // DeadOutputs
+  int units;  // of a token
 };
 
 // The pieces of work of a step: a unit of a token each.
@@ -43,9 +43,6 @@ class AttentionWork {
     return i < long_ ? token(AttentionClass::kLong, i) : token(AttentionClass::kShort, i - long_);
   }
   __device__ AttentionToken lone_token(int piece) const { return token(AttentionClass::kShort, piece / units_); }
-  __device__ int dead_token(int i) const {
-    return __ldg(&at(AttentionClass::kDead, i)->token);
-  }  // several at once, between stores
   __device__ int unit(int piece) const { return piece % units_; }
 
  private:
@@ -73,45 +70,9 @@ struct Claims {
   }
 };
 
-// Zeros in the outputs of dead tokens (PAD-5): every cta has a slice of 2^slice_log2 float4 of each. They are written
-// bit by bit between pieces of work: all at once they hold up the reading of the cache by three times their bytes.
-class DeadOutputs {
- public:
-  __device__ DeadOutputs(const AttentionParams& p, const AttentionWork& work, int slice_log2)
-      : p_(p), work_(work), slice_log2_(slice_log2), end_(work.num_dead << slice_log2) {
-    look_up();
-  }
-  // One store of each thread. REQUIRES, as finish(): what came before this kernel has finished.
-  __device__ void clear_some() {
-    if (next_ >= end_) return;
-    store(token_, next_);
-    next_ += kThreads;
-    look_up();
-  }
-  __device__ void finish() {
-#pragma unroll 4
-    for (; next_ < end_; next_ += kThreads) store(work_.dead_token(next_ >> slice_log2_), next_);
-  }
-
- private:
-  static constexpr int kThreads = kAttentionWarps * kWarp;
-  __device__ void look_up() {  // ahead of its store
-    if (next_ < end_) token_ = work_.dead_token(next_ >> slice_log2_);
-  }
-  __device__ void store(int token, int i) const {
-    const int vector = (static_cast<int>(blockIdx.x) << slice_log2_) + (i & ((1 << slice_log2_) - 1));
-    if (vector * 4 < p_.out.cols) reinterpret_cast<float4*>(p_.out.row<float>(token))[vector] = {0, 0, 0, 0};
-  }
-
-  const AttentionParams& p_;
-  const AttentionWork& work_;
-  const int slice_log2_, end_;
-  int next_ = static_cast<int>(threadIdx.x), token_ = 0;
-};
-
 // Grid: ctas. Shared: kAttentionWarps * Tile::kWarpBytes.
 template <class Tile>
-__global__ void __launch_bounds__(kAttentionWarps* kWarp)
+__global__ void __launch_bounds__(kAttentionWarps* kWarp, 2)  // 2: no fewer registers than that allows
     attention_many_kernel(const __grid_constant__ AttentionParams p, const ManyShare share) {
   using Unit = AttentionUnit<Tile>;
   extern __shared__ __align__(256) std::byte memory[];
@@ -124,11 +85,17 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
   const Claims shared_claims{&counts.shared_claims, work.num_shared(), ctas, ctas};
   const Claims lone_claims{&counts.lone_claims, work.num_lone(), (ctas - sharing) * kAttentionWarps,
                            ctas * kAttentionWarps};
-  DeadOutputs dead(p, work, share.dead_slice_log2);
 
   int piece = cta, next = 0;
+  const int first_lone = (cta - sharing) * kAttentionWarps + warp;  // if no shared piece comes first
   AttentionToken token{};
-  if (piece < work.num_shared()) token = work.shared_token(piece);
+  if (piece < work.num_shared()) {
+    token = work.shared_token(piece);
+  } else if (first_lone < work.num_lone()) {
+    token = work.lone_token(first_lone);
+  }
+  // While that is on its way.
+  DeadOutputs dead(p, work.num_dead, warp * ctas + cta, kAttentionWarps * ctas);
   while (piece < work.num_shared()) {
     const Unit unit(p, token.token, work.unit(piece));
     unit.attend(token.sees, memory, warp, kAttentionWarps, [&] {
@@ -139,13 +106,15 @@ __global__ void __launch_bounds__(kAttentionWarps* kWarp)
     __syncthreads();
     piece = claimed;
     if (piece < work.num_shared()) token = work.shared_token(piece);  // on its way while outputs are written
-    merge_in_cta<typename Unit::Partial>(memory, Tile::kWarpBytes, unit.out, unit.num_heads);
+    merge_in_cta<typename Unit::Partial>(memory, Tile::kWarpBytes, unit.out, unit.policy(), unit.num_heads);
     __syncthreads();
   }
 
-  piece = (cta - sharing) * kAttentionWarps + warp;
-  if (cta < sharing) piece = __shfl_sync(0xffffffffu, lane == 0 ? lone_claims.next() : 0, 0);
-  if (piece < work.num_lone()) token = work.lone_token(piece);
+  piece = first_lone;
+  if (cta < sharing) {
+    piece = __shfl_sync(0xffffffffu, lane == 0 ? lone_claims.next() : 0, 0);
+    if (piece < work.num_lone()) token = work.lone_token(piece);
+  }
   while (piece < work.num_lone()) {
     const Unit unit(p, token.token, work.unit(piece));
     unit.attend(token.sees, memory, 0, 1, [&] {

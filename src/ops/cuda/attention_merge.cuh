@@ -6,6 +6,7 @@
 
 #include "ops/cuda/cluster.cuh"
 #include "ops/cuda/device.cuh"
+#include "ops/cuda/l2_policy.cuh"
 #include "ops/cuda/launch.h"
 
 namespace bz::ops::cuda {
@@ -73,7 +74,8 @@ struct Slice {
   __device__ int length() const { return end - begin; }
 };
 
-// Before anything else, by all threads of all ctas of a cluster of more than one: gets ready for num_heads heads.
+// Before anything else, by all threads of the first cluster_size ctas of a cluster, more than one; the others of it
+// have nothing to do and return. Gets ready for num_heads heads.
 template <int HD, int G>
 __device__ void expect_slices(ClusterSlices<HD, G>& slices, int num_heads, int cluster_size) {
   if (threadIdx.x == 0) {
@@ -100,18 +102,18 @@ __device__ void merge_warps(const std::byte* partials, int stride, int num_heads
   }
 }
 
-// Outputs of heads [0, num_heads) of one row, out: [num_heads][HD], from the partials of this cta's warps. All threads
-// call it, after __syncthreads().
+// Outputs of heads [0, num_heads) of one row, out: [num_heads][HD], from the partials of this cta's warps. policy: of
+// the stores. All threads call it, after __syncthreads().
 template <class Partial>
-__device__ void merge_in_cta(const std::byte* partials, int stride, float* out, int num_heads) {
+__device__ void merge_in_cta(const std::byte* partials, int stride, float* out, uint64_t policy, int num_heads) {
   merge_warps<Partial>(partials, stride, num_heads,
-                       [&](int i, float o, const auto& w) { out[i] = quotient(o, w.sum); });
+                       [&](int i, float o, const auto& w) { store(out + i, quotient(o, w.sum), policy); });
 }
 
-// The same from those of a cluster of more than one: all threads of all its ctas call it.
+// The same from those of all these ctas: all their threads call it.
 template <int HD, int G>
 __device__ void merge_in_cluster(const std::byte* partials, int stride, ClusterSlices<HD, G>& slices, float* out,
-                                 int num_heads, int rank, int cluster_size) {
+                                 uint64_t policy, int num_heads, int rank, int cluster_size) {
   const int n = num_heads * HD, size = Slice(n, 0, cluster_size).size;
   cluster_wait();  // every cta has started: its memory is there
   merge_warps<AttentionPartial<HD, G>>(partials, stride, num_heads, [&](int i, float o, const auto& w) {
@@ -131,7 +133,7 @@ __device__ void merge_in_cluster(const std::byte* partials, int stride, ClusterS
     for (int k = 0; k < kMaxCluster; ++k) {
       if (k < cluster_size) o = fmaf(slices.out[k * size + i - slice.begin], w.weight[k], o);
     }
-    out[i] = quotient(o, w.sum);
+    store(out + i, quotient(o, w.sum), policy);
   }
 }
 

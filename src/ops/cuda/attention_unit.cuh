@@ -32,6 +32,9 @@ class AttentionUnit {
     out = p.out.row<float>(token) + first;
   }
 
+  // Of stores to out: the next op reads it, and the next layer overwrites it.
+  __device__ uint64_t policy() const { return kept_policy(int64_t{p_.out.rows} * p_.out.cols * 4); }
+
   // This warp's part of what the token sees: its result lies in its Partial after it. ready(): called once, when
   // everything before this kernel has finished. memory: the cta's, kWarpBytes a warp.
   template <class Ready>
@@ -45,9 +48,10 @@ class AttentionUnit {
   // The outputs, after one warp alone attended; it may attend to another unit then.
   __device__ void store(std::byte* memory) const {
     __syncwarp();
+    const uint64_t kept = policy();
     const auto& partial = *reinterpret_cast<const Partial*>(mine(memory));
     for (int i = static_cast<int>(threadIdx.x) % kWarp; i < num_heads * kHd; i += kWarp) {
-      out[i] = quotient(partial.out[i / kHd][i % kHd], partial.sum[i / kHd]);
+      cuda::store(out + i, quotient(partial.out[i / kHd][i % kHd], partial.sum[i / kHd]), kept);
     }
     __syncwarp();
   }

@@ -109,6 +109,8 @@ AttentionPlan plan_attention(int32_t tokens, int32_t rows, int32_t num_kv_heads,
     plan.many_ctas = ctas_at_once;
   } else {
     plan.cluster = choose_attention_cluster(tokens, num_kv_heads, max_position, gpu.num_sms, invariant);
+    // One row is fastest with 64 positions a cta, 256 rows with 256: where there is no choice it leans to the latter.
+    if (invariant) plan.positions_log2 = 8;
   }
   return plan;
 }

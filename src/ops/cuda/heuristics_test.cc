@@ -153,6 +153,7 @@ TEST(PlanAttention, InvariantSumsAreSplitAlikeAtEveryNumberOfTokens) {
     EXPECT_FALSE(plan.prefill);
     EXPECT_EQ(plan.many_ctas, 0);
     EXPECT_EQ(plan.cluster, 4);
+    EXPECT_EQ(plan.positions_log2, 8);
   }
 }
 
