@@ -28,7 +28,9 @@ std::string header_value(const std::string& lower_head, std::string_view name) {
 }
 
 std::string request_head(std::string_view method, const Endpoint& to, std::string_view path, std::string_view api_key) {
-  std::string head = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}:{}\r\n", method, to.path, path, to.host, to.port);
+  const bool ipv6 = to.host.find(':') != std::string::npos;
+  const std::string host = ipv6 ? fmt::format("[{}]", to.host) : to.host;  // RFC 3986, 3.2.2
+  std::string head = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}:{}\r\n", method, to.path, path, host, to.port);
   if (!api_key.empty()) head += fmt::format("Authorization: Bearer {}\r\n", api_key);
   return head;
 }

@@ -11,7 +11,7 @@ namespace bz::loadgen {
 
 // Where a server is: "http://HOST[:PORT][/PATH]". A trailing /v1 belongs to the requests' own paths and is dropped.
 struct Endpoint {
-  std::string host;
+  std::string host;  // of an IPv6 literal without its brackets, as the resolver wants it
   std::string port = "80";
   std::string path;  // before every request's own; no '/' at its end
 };

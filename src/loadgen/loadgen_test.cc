@@ -25,6 +25,14 @@ TEST(Url, Parts) {
   }
 }
 
+// Proxies and strict servers refuse "Host: ::1:99" (400).
+TEST(Url, TheHostHeaderOfAnIpv6AddressHasItsBrackets) {
+  const Endpoint v6 = parse_url("http://[::1]:99").value(), v4 = parse_url("http://127.0.0.1:99").value();
+  EXPECT_THAT(get_head(v6, "/health", ""), HasSubstr("\r\nHost: [::1]:99\r\n"));
+  EXPECT_THAT(post_head(v6, "/v1/completions", "key", 2), HasSubstr("\r\nHost: [::1]:99\r\n"));
+  EXPECT_THAT(get_head(v4, "/health", ""), HasSubstr("\r\nHost: 127.0.0.1:99\r\n"));
+}
+
 // Whatever pieces the bytes come in.
 std::string body_of(std::string_view bytes, size_t piece, ResponseReader& reader) {
   std::string body;
