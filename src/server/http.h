@@ -117,17 +117,25 @@ struct HttpStats {
   int64_t refused = 0;  // broken HTTP, limits, time-outs
 };
 
-// Accepts connections and hands each request to the handler. HTTP/1.0 and 1.1, keep-alive, pipelining (one request of
+// What the HTTP layer asks of its owner.
+struct HttpHandlers {
+  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
+  // A request's header came, its body is not read yet. Answers if the body is not worth reading, and else does nothing:
+  // `request` gets an exchange of its own. Not asked about a request without a body.
+  Handler head;
+  // A whole request: answers, now or later.
+  Handler request;
+  // The body of an answer that the HTTP layer gives by itself (400, 408, 413, 431, 503).
+  std::function<std::string(int status, std::string_view message)> error_body;
+};
+
+// Accepts connections and hands each request to the handlers. HTTP/1.0 and 1.1, keep-alive, pipelining (one request of
 // a connection at a time), chunked bodies, Expect: 100-continue, HEAD.
 class HttpServer {
  public:
-  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
-  // The body of an answer that the HTTP layer gives by itself (400, 408, 413, 431, 503).
-  using ErrorBody = std::function<std::string(int status, std::string_view message)>;
-
   // Binds and listens, so that a taken port is known before a model is loaded.
   // Errors: kInvalidArgument with the parameter, host or port; the message says what to change.
-  static Result<std::unique_ptr<HttpServer>> listen(const HttpOptions& options, Handler handler, ErrorBody error_body);
+  static Result<std::unique_ptr<HttpServer>> listen(const HttpOptions& options, HttpHandlers handlers);
   virtual ~HttpServer() = default;
 
   virtual uint16_t port() const = 0;

@@ -1,3 +1,4 @@
+// Connection: its life, and what it reads. (http_connection_write.cc: what it writes.)
 #include "server/http_connection.h"
 
 #include <boost/asio/post.hpp>
@@ -54,7 +55,7 @@ void Connection::sweep(Clock::time_point now) {
 void Connection::drain() {
   keep_alive_ = false;
   const bool idle = !exchange_ && output_.empty() && parser_.state() == RequestParser::State::kStart;
-  if (idle && !discarding_) close();
+  if (idle && !discarding_) close_when_sent();
 }
 
 void Connection::abort() {
@@ -144,36 +145,65 @@ void Connection::parse(std::string_view& bytes) {
   parsing_ = false;
 }
 
-// The header of a request with a body arrived. False: refused.
+// The header of a request with a body arrived. False: the connection does not go on to the body.
 bool Connection::on_header() {
   const std::string expect = parser_.expect();
-  if (expect.empty()) return true;
-  if (expect != "100-continue") {
+  if (!expect.empty() && expect != "100-continue") {
     refuse(417, "only 'Expect: 100-continue' is supported");
     return false;
   }
-  if (!parser_.http_1_0()) send("HTTP/1.1 100 Continue\r\n\r\n");
+  if (!worth_its_body()) return false;
+  if (!expect.empty() && !parser_.http_1_0()) send("HTTP/1.1 100 Continue\r\n\r\n");
+  return true;
+}
+
+// Asked before memory is given to the body: of who has no key, not even that is read. False: answered. After a small
+// body, which is read off unkept, the connection goes on; to close it tells the client not to send a large one.
+bool Connection::worth_its_body() {
+  const int64_t length = parser_.content_length();
+  const bool drops = length >= 0 && length <= kSmallBodyBytes && parser_.expect().empty();
+  http_1_0_ = parser_.http_1_0();
+  begin_exchange(parser_.head(), parser_.keep_alive() && drops);
+  const auto exchange = exchange_;
+  call(host_.handlers.head);
+  if (exchange->connected()) {
+    exchange->let_go();
+    exchange_.reset();
+    return true;
+  }
+  ++host_.stats.requests;
+  if (closing_ || closed_) return false;
+  header_seen_ = false;
+  parser_.drop_body();
   return true;
 }
 
 void Connection::dispatch() {
-  keep_alive_ = parser_.keep_alive() && !host_.draining;
-  http_1_0_ = parser_.http_1_0();
   header_seen_ = false;
   ++host_.stats.requests;
-  HttpRequest request = parser_.take();
+  const bool keep_alive = parser_.keep_alive();
+  http_1_0_ = parser_.http_1_0();
+  begin_exchange(parser_.take(), keep_alive);
+  call(host_.handlers.request);
+  host_.body_bytes -= std::exchange(body_bytes_, 0);
+}
+
+void Connection::begin_exchange(HttpRequest request, bool keep_alive) {
+  keep_alive_ = keep_alive && !host_.draining;
   head_only_ = request.method == "HEAD";
   answer_status_ = 0;
   answer_bytes_ = 0;
   exchange_ = std::make_shared<ExchangeImpl>(this, std::move(request));
+}
+
+void Connection::call(const HttpHandlers::Handler& handler) {
   const auto exchange = exchange_;
   try {
-    host_.handler(exchange);
+    handler(exchange);
   } catch (const std::exception& e) {
     log::error("http: a handler failed: {}", e.what());
-    exchange->reply({.status = 500, .body = host_.error_body(500, "internal error"), .close = true});
+    exchange->reply({.status = 500, .body = host_.handlers.error_body(500, "internal error"), .close = true});
   }
-  host_.body_bytes -= std::exchange(body_bytes_, 0);
 }
 
 void Connection::refuse(int status, std::string_view message) {
@@ -181,7 +211,7 @@ void Connection::refuse(int status, std::string_view message) {
   keep_alive_ = false;
   head_only_ = false;
   http_1_0_ = false;
-  const HttpReply reply{.status = status, .body = host_.error_body(status, message)};
+  const HttpReply reply{.status = status, .body = host_.handlers.error_body(status, message)};
   send(head(reply, Framing::kLength, {}) + reply.body);
   if (host_.access_log) {
     const Notes none;
@@ -212,90 +242,6 @@ void Connection::end_exchange() {
   if (!keep_alive_ || host_.draining) return close_when_sent();
   if (parsing_) return;  // the loop goes on by itself
   feed({});
-  wait_readable();
-}
-
-// ---- Writing ----
-
-std::string Connection::head(const HttpReply& reply, Framing framing, const HeaderList& more) {
-  answer_status_ = reply.status;
-  std::string out = fmt::format("HTTP/1.1 {} {}\r\nServer: blockzero\r\nDate: {}\r\n", reply.status,
-                                reason_phrase(reply.status), host_.date);
-  const auto to = std::back_inserter(out);
-  if (!reply.content_type.empty()) fmt::format_to(to, "Content-Type: {}\r\n", reply.content_type);
-  if (framing == Framing::kChunked) out += "Transfer-Encoding: chunked\r\n";
-  if (framing == Framing::kLength && reply.status != 204) {
-    fmt::format_to(to, "Content-Length: {}\r\n", reply.body.size());
-  }
-  for (const HeaderList* list : {&reply.headers, &more}) {
-    for (const auto& [name, value] : *list) fmt::format_to(to, "{}: {}\r\n", name, value);
-  }
-  if (!keep_alive_ || host_.draining) {
-    out += "Connection: close\r\n";
-  } else if (http_1_0_) {
-    out += "Connection: keep-alive\r\n";
-  }
-  out += "\r\n";
-  return out;
-}
-
-void Connection::send(std::string_view bytes) {
-  if (closed_) return;
-  answer_bytes_ += static_cast<int64_t>(bytes.size());
-  if (output_.empty()) {
-    error_code ec;
-    const size_t n = socket_.send(asio::buffer(bytes.data(), bytes.size()), 0, ec);
-    if (ec && ec != asio::error::would_block) return fail_soon();
-    bytes.remove_prefix(n);
-    if (bytes.empty()) return;
-    since_ = Clock::now();
-  }
-  output_ += bytes;
-  wait_writable();
-}
-
-void Connection::wait_writable() {
-  if (closed_ || waiting_writable_) return;
-  waiting_writable_ = true;
-  socket_.async_wait(asio::socket_base::wait_write, [self = shared_from_this()](error_code ec) {
-    self->waiting_writable_ = false;
-    if (!ec) self->on_writable();
-  });
-}
-
-void Connection::on_writable() {
-  if (closed_) return;
-  error_code ec;
-  const size_t n = socket_.send(asio::buffer(output_.data(), output_.size()), 0, ec);
-  if (ec && ec != asio::error::would_block) return abort();
-  if (n > 0) since_ = Clock::now();
-  output_.erase(0, n);
-  if (!output_.empty()) return wait_writable();
-  if (closing_) return close_when_sent();
-  if (exchange_) {
-    const auto exchange = exchange_;
-    exchange->socket_writable();
-  } else {
-    feed({});
-    wait_readable();
-  }
-}
-
-// A write failed in the middle of a caller's work: tell it later, not from inside its own call.
-void Connection::fail_soon() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->abort(); });
-}
-
-void Connection::close_when_sent() {
-  closing_ = true;
-  if (closed_ || !output_.empty()) return;
-  // A request that was read to its end leaves nothing behind. After a refusal the client may still be sending:
-  // closing now would reset the connection and lose the answer.
-  if (parser_.state() == RequestParser::State::kStart) return close();
-  error_code ec;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ec);
-  discarding_ = true;
-  since_ = Clock::now();
   wait_readable();
 }
 

@@ -22,8 +22,7 @@ class Connection;
 // What connections share; outlives them.
 struct ConnectionHost {
   HttpOptions options;
-  HttpServer::Handler handler;
-  HttpServer::ErrorBody error_body;
+  HttpHandlers handlers;
   std::function<void(Connection*)> forget;  // the connection is closed
   AccessLog access_log;                     // may be empty
   bool draining = false;
@@ -54,7 +53,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void feed(std::string_view fresh);
   void parse(std::string_view& bytes);
   bool on_header();
+  bool worth_its_body();
   void dispatch();
+  void begin_exchange(HttpRequest request, bool keep_alive);
+  void call(const HttpHandlers::Handler& handler);
   void refuse(int status, std::string_view message);
   void end_exchange();
   void log_access(const ExchangeImpl& exchange, bool cut_off);

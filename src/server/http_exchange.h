@@ -1,5 +1,5 @@
 // Connection's side of an Exchange: writes the answer through the connection for as long as there is one.
-// Part of http_connection.cc.
+// Part of http_connection*.cc.
 #pragma once
 
 #include <functional>
@@ -81,6 +81,12 @@ class Connection::ExchangeImpl : public Exchange {
   void socket_writable() {
     if (auto call = on_writable_) call();
   }
+  // Nobody answered: another exchange is for the whole request.
+  void let_go() {
+    connection_ = nullptr;
+    on_writable_ = nullptr;
+    on_closed_ = nullptr;
+  }
   // The connection is going away before the answer ended.
   void socket_closed() {
     connection_ = nullptr;
@@ -94,9 +100,7 @@ class Connection::ExchangeImpl : public Exchange {
  private:
   void end() {
     Connection& c = *connection_;
-    connection_ = nullptr;
-    on_writable_ = nullptr;
-    on_closed_ = nullptr;
+    let_go();
     c.end_exchange();
   }
 

@@ -58,6 +58,21 @@ bool only_chunked(const Message& message) {
   return std::all_of(begin, end, [](const auto& field) { return lower(to_string(field.value())) == "chunked"; });
 }
 
+// All but the body.
+template <class Message>
+HttpRequest head_of(const Message& message) {
+  HttpRequest request;
+  request.method = to_string(message.method_string());
+  const std::string target = origin_form(to_string(message.target()));
+  const size_t question = target.find('?');
+  request.path = target.substr(0, question);
+  if (question != std::string::npos) request.query = target.substr(question + 1);
+  for (const auto& field : message.base()) {
+    request.headers.emplace_back(lower(to_string(field.name_string())), to_string(field.value()));
+  }
+  return request;
+}
+
 }  // namespace
 
 struct RequestParser::Impl {
@@ -86,7 +101,8 @@ void RequestParser::fail(int status, std::string message) {
 }
 
 size_t RequestParser::feed(std::string_view bytes) {
-  size_t consumed = 0;
+  size_t consumed = std::min(bytes.size(), static_cast<size_t>(drop_bytes_));
+  drop_bytes_ -= static_cast<int64_t>(consumed);
   if (state_ == State::kStart) {
     // Some clients end a body with a stray CRLF: skip it between requests (RFC 9112, 2.2).
     while (consumed < bytes.size() && (bytes[consumed] == '\r' || bytes[consumed] == '\n')) ++consumed;
@@ -137,18 +153,21 @@ int64_t RequestParser::content_length() const {
   return length ? static_cast<int64_t>(*length) : 0;
 }
 
+HttpRequest RequestParser::head() const {
+  BZ_CHECK(state_ == State::kBody || state_ == State::kComplete);
+  return head_of(impl_->parser.get());
+}
+
+void RequestParser::drop_body() {
+  BZ_CHECK(state_ == State::kBody && content_length() >= 0);
+  drop_bytes_ = content_length();
+  restart();
+}
+
 HttpRequest RequestParser::take() {
   BZ_CHECK(state_ == State::kComplete);
   auto message = impl_->parser.release();
-  HttpRequest request;
-  request.method = to_string(message.method_string());
-  const std::string target = origin_form(to_string(message.target()));
-  const size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  if (question != std::string::npos) request.query = target.substr(question + 1);
-  for (const auto& field : message.base()) {
-    request.headers.emplace_back(lower(to_string(field.name_string())), to_string(field.value()));
-  }
+  HttpRequest request = head_of(message);
   request.body = std::move(message.body());
   restart();
   return request;

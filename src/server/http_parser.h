@@ -34,9 +34,14 @@ class RequestParser {
   bool http_1_0() const;
   std::string expect() const;
   int64_t content_length() const;  // -1: chunked
+  HttpRequest head() const;        // without a body
 
   // The request; the parser starts over. REQUIRES: kComplete
   HttpRequest take();
+  // Gives up the request whose header came: its body is consumed as it comes, none of it is kept, and the parser starts
+  // over. REQUIRES: kBody, a known length, nothing read of the body
+  void drop_body();
+  bool dropping() const { return drop_bytes_ > 0; }
 
   int error_status() const { return error_status_; }
   const std::string& error_message() const { return error_message_; }
@@ -49,6 +54,7 @@ class RequestParser {
   int64_t max_header_bytes_;
   int64_t max_body_bytes_;
   int64_t header_bytes_ = 0;  // consumed of the header
+  int64_t drop_bytes_ = 0;    // still to come of a body that nobody wants
   State state_ = State::kStart;
   int error_status_ = 0;
   std::string error_message_;

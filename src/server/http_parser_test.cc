@@ -92,6 +92,24 @@ TEST(HttpParser, AChunkedBody) {
   }
 }
 
+TEST(HttpParser, ADroppedBodyIsConsumedAndNoMore) {
+  const std::string head = "POST /1 HTTP/1.1\r\nContent-Length: 9\r\n\r\n", rest = "GET / bodyGET /2 HTTP/1.1\r\n\r\n";
+  for (size_t piece = 1; piece <= rest.size(); ++piece) {
+    RequestParser parser(1000, 1000);
+    ASSERT_EQ(parser.feed(head + rest), head.size());
+    EXPECT_EQ(parser.head().path, "/1");
+    parser.drop_body();
+    std::string waiting;
+    for (size_t at = 0; at < rest.size(); at += piece) {
+      EXPECT_EQ(parser.dropping(), at < 9) << piece;
+      waiting += rest.substr(at, piece);
+      waiting.erase(0, parser.feed(waiting));
+    }
+    ASSERT_EQ(parser.state(), State::kComplete) << piece;
+    EXPECT_EQ(parser.take().path, "/2");
+  }
+}
+
 TEST(HttpParser, LimitsHaveTheirOwnStatus) {
   EXPECT_EQ(parse("GET / HTTP/1.1\r\nX: " + std::string(2000, 'x'), 100).status, 431);
   EXPECT_EQ(parse("GET /" + std::string(2000, 'x'), 100).status, 431);

@@ -35,10 +35,9 @@ std::string http_date() {
 
 class HttpServerImpl : public HttpServer {
  public:
-  HttpServerImpl(const HttpOptions& options, Handler handler, ErrorBody error_body) {
+  HttpServerImpl(const HttpOptions& options, HttpHandlers handlers) {
     host_.options = options;
-    host_.handler = std::move(handler);
-    host_.error_body = std::move(error_body);
+    host_.handlers = std::move(handlers);
     host_.forget = [this](Connection* c) { forget(c); };
     host_.date = http_date();
     host_.read_buffer.resize(64 << 10);
@@ -138,7 +137,7 @@ class HttpServerImpl : public HttpServer {
   // One try at an answer: a full house owes no more.
   void turn_away(tcp::socket socket) {
     ++host_.stats.refused;
-    const std::string body = host_.error_body(503, "too many connections");
+    const std::string body = host_.handlers.error_body(503, "too many connections");
     const std::string bytes = fmt::format(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
         "Connection: close\r\n\r\n{}",
@@ -237,9 +236,8 @@ class HttpServerImpl : public HttpServer {
 
 }  // namespace
 
-Result<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpOptions& options, Handler handler,
-                                                       ErrorBody error_body) {
-  auto server = std::make_unique<HttpServerImpl>(options, std::move(handler), std::move(error_body));
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpOptions& options, HttpHandlers handlers) {
+  auto server = std::make_unique<HttpServerImpl>(options, std::move(handlers));
   BZ_TRY(server->open());
   if (options.handle_signals) BZ_TRY(server->catch_signals());
   return std::unique_ptr<HttpServer>(std::move(server));

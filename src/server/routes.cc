@@ -84,35 +84,47 @@ void answer_options(Services& services, Exchange& exchange, const Route& route) 
                               {"Access-Control-Max-Age", "600"}}});
 }
 
-}  // namespace
-
-void handle_request(Services& services, const std::shared_ptr<Exchange>& exchange) {
-  const HttpRequest& request = exchange->request();
+// The route that is to answer; nullptr: answered here.
+const Route* admit(Services& services, Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
   const std::string_view id = sane_request_id(request.header("x-request-id"));
-  exchange->add_header("X-Request-Id", id.empty() ? services.new_id("req-") : std::string(id));
-  if (!admit_origin(services, *exchange)) return;
+  exchange.add_header("X-Request-Id", id.empty() ? services.new_id("req-") : std::string(id));
+  if (!admit_origin(services, exchange)) return nullptr;
 
   const Route* route = find_route(request.path);
   if (!route) {
-    return refuse(services, *exchange, "(none)", 404, "there is no such path here; there are " + route_list(),
-                  "not_found");
+    refuse(services, exchange, "(none)", 404, "there is no such path here; there are " + route_list(), "not_found");
+    return nullptr;
   }
   const std::string_view method = request.method;
-  if (method == "OPTIONS") return answer_options(services, *exchange, *route);
+  if (method == "OPTIONS") {
+    answer_options(services, exchange, *route);
+    return nullptr;
+  }
   if (method != route->method && !(method == "HEAD" && route->method == "GET")) {
     const std::string allow = route->method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-    return refuse(services, *exchange, route->path, 405, fmt::format("{} takes {}", route->path, allow),
-                  "method_not_allowed", {{"Allow", allow}});
+    refuse(services, exchange, route->path, 405, fmt::format("{} takes {}", route->path, allow), "method_not_allowed",
+           {{"Allow", allow}});
+    return nullptr;
   }
   if (!route->open && !key_accepted(services.options.api_keys, request.header("authorization"))) {
-    return refuse(services, *exchange, route->path, 401, "a valid API key is needed: Authorization: Bearer KEY",
-                  "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
+    refuse(services, exchange, route->path, 401, "a valid API key is needed: Authorization: Bearer KEY",
+           "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
+    return nullptr;
   }
   if (route->needs_backend && !services.backend) {
-    return refuse(services, *exchange, route->path, 503, "the model is still loading", "loading",
-                  {{"Retry-After", "1"}});
+    refuse(services, exchange, route->path, 503, "the model is still loading", "loading", {{"Retry-After", "1"}});
+    return nullptr;
   }
-  route->call(services, exchange);
+  return route;
+}
+
+}  // namespace
+
+void handle_head(Services& services, Exchange& exchange) { admit(services, exchange); }
+
+void handle_request(Services& services, const std::shared_ptr<Exchange>& exchange) {
+  if (const Route* route = admit(services, *exchange)) route->call(services, exchange);
 }
 
 }  // namespace bz::server

@@ -7,7 +7,9 @@
 
 namespace bz::server {
 
-// Checks origin, key, path and method, then calls the route. Every request gets exactly one answer.
+// Checks origin, key, path and method, and answers what they refuse: a request is worth its body, or not.
+void handle_head(Services& services, Exchange& exchange);
+// The same checks, then the route. Every request gets exactly one answer.
 void handle_request(Services& services, const std::shared_ptr<Exchange>& exchange);
 
 // One function per route. Those of /v1 and the tokenizer are called only when a backend is attached.

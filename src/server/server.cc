@@ -44,9 +44,11 @@ Result<std::unique_ptr<Server>> Server::listen(const ServerOptions& options) {
   s.inbox = std::make_shared<OutputInbox>([&s](std::function<void()> task) { s.http->post(std::move(task)); });
   s.worker = std::make_unique<Worker>(static_cast<size_t>(options.http.max_total_body_bytes));
   s.observer = std::make_unique<Worker>(1);
-  auto handler = [&s](const std::shared_ptr<Exchange>& exchange) { handle_request(s, exchange); };
-  auto error = [](int status, std::string_view message) { return error_body(status, message); };
-  BZ_ASSIGN(s.http, HttpServer::listen(options.http, handler, error));
+  HttpHandlers handlers;
+  handlers.head = [&s](const std::shared_ptr<Exchange>& exchange) { handle_head(s, *exchange); };
+  handlers.request = [&s](const std::shared_ptr<Exchange>& exchange) { handle_request(s, exchange); };
+  handlers.error_body = [](int status, std::string_view message) { return error_body(status, message); };
+  BZ_ASSIGN(s.http, HttpServer::listen(options.http, std::move(handlers)));
   if (options.access_log) s.http->log_accesses(options.access_log);
   s.http->every(kEngineCheckPeriod,
                 [&s] { s.with_stats([&s](const engine::EngineStats& stats) { check_engine(s, stats); }); });

@@ -25,6 +25,50 @@ TEST(ServerOptionsTest, ApiKeys) {
   EXPECT_EQ(client.read_answer().status, 200);
 }
 
+// Whoever has no key has no memory for a body and no time: the answer does not wait for it.
+TEST(ServerOptionsTest, WithoutAKeyTheAnswerComesBeforeTheBody) {
+  ServerOptions options = test_options();
+  options.api_keys = {"k1"};
+  RunningServer s(options);
+  for (const char* framing : {"Content-Length: 8000000", "Content-Length: 70", "Transfer-Encoding: chunked",
+                              "Expect: 100-continue\r\nContent-Length: 70"}) {
+    SCOPED_TRACE(framing);
+    RawClient client(s.port);
+    client.send(fmt::format("POST /v1/completions HTTP/1.1\r\n{}\r\n\r\n", framing));
+    const RawAnswer answer = client.read_answer();
+    expect_error(answer, 401, "", "invalid_api_key");
+    EXPECT_EQ(answer.header("connection"), framing == std::string("Content-Length: 70") ? "" : "close");
+  }
+}
+
+// All of the 8 MB may be on its way when the answer comes: it must not be lost to a reset.
+TEST(ServerOptionsTest, WithoutAKeyALargeBodyIsReadOffAndTheAnswerArrives) {
+  ServerOptions options = test_options();
+  options.api_keys = {"k1"};
+  options.http.max_total_body_bytes = 1;  // a body that were kept would be refused with 503
+  RunningServer s(options);
+  RawClient client(s.port);
+  client.post("/v1/completions", std::string(8'000'000, 'x'));
+  expect_error(client.read_answer(), 401, "", "invalid_api_key");
+  EXPECT_TRUE(client.closed_by_server());
+}
+
+// The small body of a refused request is not the beginning of the next one, whatever pieces it comes in.
+TEST(ServerOptionsTest, WithoutAKeyTheConnectionGoesOnAfterASmallBody) {
+  ServerOptions options = test_options();
+  options.api_keys = {"k1"};
+  RunningServer s(options);
+  RawClient client(s.port);
+  const std::string body = "GET /health HTTP/1.1\r\n\r\n" + std::string(60'000, 'x');
+  for (const size_t piece : {size_t{1000}, body.size()}) {
+    client.send(fmt::format("POST /v1/completions HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.size()));
+    expect_error(client.read_answer(), 401, "", "invalid_api_key");
+    for (size_t at = 0; at < body.size(); at += piece) client.send(std::string_view(body).substr(at, piece));
+    client.post("/v1/completions", kHello, "Authorization: Bearer k1\r\n");
+    EXPECT_EQ(client.read_answer().status, 200);
+  }
+}
+
 TEST(ServerOptionsTest, CorsOrigins) {
   ServerOptions options = test_options();
   options.cors_origins = {"https://app.example"};
