@@ -1,46 +1,20 @@
 // The first node of every step (docs/architecture.md, one step). One cta: it reads the host-mapped staging slot in
 // place (no copy node), counts the step, applies the table changes, and derives the step view over its whole padded
 // extent through kv/slot.h and nothing else (PAD-2, PAD-4). The same as ops/cpu/prepare.cc, in parallel.
-#include "base/mutation.h"
 #include "ops/cuda/checks.h"
 #include "ops/cuda/device.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/prepare_changes.cuh"
 #include "ops/cuda/prepare_lists.cuh"
+#include "ops/prepare_rules.h"
 
 namespace bz::ops::cuda {
 namespace {
 
-using kv::RowId;
+using kv::kNullRow;
 
 constexpr int kThreads = kPrepareThreads;
-
-// Writes through the const pointers that everyone else reads.
-template <class T>
-__device__ T* writable(const T* p) {
-  return const_cast<T*>(p);
-}
-
-// How many tokens the row computes: it ends where its drafts do.
-__device__ int query_len_of(const PrepareParams& p, const StagedRow& staged) {
-  if (staged.sample <= 1 || staged.row_index >= p.num_table_rows) return max(staged.query_len, 0);
-  return min(staged.query_len, 1 + p.drafts[staged.row_index].count);
-}
-
-// The table row a batch row may use: the null row unless its staged row is live and within what the plan reserved. At a
-// gap every row is empty by now.
-__device__ int live_table_row(const PrepareParams& p, const StagedRow& staged, int query_len, int* error) {
-  const int row = staged.row_index;
-  if (row <= kNullRow.value() || row >= p.num_table_rows || staged.query_len <= 0 || is_empty(p, row)) {
-    return kNullRow.value();
-  }
-  if (p.row_state[row].num_computed + query_len > staged.max_seq_len && !mutated(Mutation::kNoReserveCheck)) {
-    *error = static_cast<int>(StepError::kPastReserved);
-    return kNullRow.value();
-  }
-  return row;
-}
 
 struct Shared {
   int32_t* query_start;   // [R + 1]
@@ -84,25 +58,17 @@ __device__ int derive_query_start(const PrepareParams& p, const StagedSlot& slot
   return staged_carry - carry;
 }
 
-__device__ void derive_row(const PrepareParams& p, const StagedRow& staged, const Shared& s, int b, int* error) {
-  const StepView& v = p.view;
-  const int query_len = s.query_start[b + 1] - s.query_start[b];
-  const int row = live_table_row(p, staged, query_len, error);
-  const bool live = row != kNullRow.value();
-  s.table_row[b] = row;
-  writable(v.row_index)[b] = row;
-  const int num_computed = live ? p.row_state[row].num_computed : 0;
-  writable(v.seq_len)[b] = live ? num_computed + query_len : 0;
-  writable(v.query_start)[b + 1] = s.query_start[b + 1];
-  p.sampling[b] = staged.sampling;
-  p.sample_row[b] = live ? min(staged.sample, query_len) : 0;
-  p.next_token[b] = staged.next_token;
-  if (live && staged.history_len > 0) *s.any_history = 1;
-  for (int g = 0; g < v.num_groups; ++g) {
-    const GroupStep& group = v.groups[g];
-    group.first_visible[b] = kv::first_visible(group.view, num_computed);
-    for (int i = 0; i < v.states_per_row; ++i)
-      group.states[b * v.states_per_row + i] = kv::state_of(group.view, RowId(row), i);
+__device__ void derive_rows(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s,
+                            StepError* error) {
+  const int tid = static_cast<int>(threadIdx.x);
+  for (int b = tid; b < p.view.padded_rows; b += kThreads) {
+    const StagedRow& staged = b == tid ? fetched.row : slot.rows[b];
+    const int query_len = s.query_start[b + 1] - s.query_start[b];
+    const int row = live_table_row(p, staged, query_len, error);
+    s.table_row[b] = row;
+    writable(p.view.query_start)[b + 1] = s.query_start[b + 1];
+    derive_row(p, staged, b, row, query_len);
+    if (row != kNullRow.value() && staged.history_len > 0) *s.any_history = 1;
   }
 }
 
@@ -124,34 +90,16 @@ __device__ int row_of_token(const Shared& s, int rows, int t) {
 __device__ int32_t token_of(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s,
                             int row, int b, int t) {
   const int i = t - s.query_start[b], index = min(s.staged_start[b] + i, p.view.padded_tokens - 1);
-  const int32_t staged = index == static_cast<int>(threadIdx.x) ? fetched.token : slot.tokens[index];
-  if (staged == kTokenFromRowState) return p.row_state[row].last_token;
-  return staged == kTokenFromDraft ? p.drafts[row].tokens[i - 1] : staged;
+  return token_id(p, row, i, index == static_cast<int>(threadIdx.x) ? fetched.token : slot.tokens[index]);
 }
 
-__device__ TokenPlace derive_token(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched,
-                                   const Shared& s, int t) {
-  const StepView& v = p.view;
-  const int b = row_of_token(s, v.padded_rows, t);
-  const int row = b >= 0 ? s.table_row[b] : kNullRow.value();
-  const bool live = row != kNullRow.value();
-  int32_t token = 0, position = 0, num_computed = 0, query_len = 0, seq_end = 1;
-  if (live) {
-    const RowState& state = p.row_state[row];
-    token = token_of(p, slot, fetched, s, row, b, t);
-    num_computed = state.num_computed;
-    position = num_computed + t - s.query_start[b];
-    query_len = s.query_start[b + 1] - s.query_start[b];
-    seq_end = num_computed + query_len;
-  }
-  writable(v.token_ids)[t] = token;
-  writable(v.positions)[t] = position;
-  writable(v.token_row)[t] = live ? b : -1;
-  if (live) p.history.set(row, position, token);
-  for (int g = 0; g < v.num_groups; ++g)
-    if (live || !mutated(Mutation::kZeroFilledSlots))
-      v.groups[g].slots[t] = kv::write_slot(v.groups[g].view, RowId(row), position, seq_end);
-  return {max(b, 0), row, query_len, position, num_computed};
+__device__ TokenPlace place_of_token(const PrepareParams& p, const Shared& s, int t) {
+  const int b = row_of_token(s, p.view.padded_rows, t);
+  if (b < 0) return {};
+  const int row = s.table_row[b], query_len = s.query_start[b + 1] - s.query_start[b];
+  if (row == kNullRow.value()) return {b, row, query_len, 0, 0};
+  const int num_computed = p.row_state[row].num_computed;
+  return {b, row, query_len, num_computed + t - s.query_start[b], num_computed};
 }
 
 __device__ void derive_tokens(const PrepareParams& p, const StagedSlot& slot, const Fetched& fetched, const Shared& s) {
@@ -162,7 +110,11 @@ __device__ void derive_tokens(const PrepareParams& p, const StagedSlot& slot, co
   for (int first = 0; first < v.padded_tokens; first += kThreads) {
     const int t = first + tid < v.padded_tokens ? first + tid : -1;
     TokenPlace place{};
-    if (t >= 0) place = derive_token(p, slot, fetched, s, t);
+    if (t >= 0) {
+      place = place_of_token(p, s, t);
+      const bool live = place.table_row != kNullRow.value();
+      derive_token(p, t, live ? token_of(p, slot, fetched, s, place.table_row, place.batch_row, t) : 0, place);
+    }
     for (int g = 0; g < v.num_groups; ++g) list_tokens(v, v.groups[g], t, place, counts[g].of_class);
   }
   __syncthreads();
@@ -226,7 +178,8 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ int32_t memory[];
   const StepView& v = p.view;
   __shared__ StagedHeader header;
-  __shared__ int error, any_history;
+  __shared__ StepError error;
+  __shared__ int any_history;
   const int extent = v.padded_rows + 1;
   const Shared s{memory, memory + extent, memory + 2 * extent, &any_history};
   const int tid = static_cast<int>(threadIdx.x);
@@ -241,10 +194,10 @@ __global__ void __launch_bounds__(kThreads)
     any_history = 0;
     header = *slot.header;
     const bool expected = header.sequence == count || mutated(Mutation::kNoSequenceCheck);
-    error = static_cast<int>(expected ? StepError::kNone : StepError::kSequenceGap);
+    error = expected ? StepError::kNone : StepError::kSequenceGap;
   }
   __syncthreads();
-  const bool gap = error == static_cast<int>(StepError::kSequenceGap);
+  const bool gap = error == StepError::kSequenceGap;
   if (gap) {
     null_every_row(p);
   } else {
@@ -253,9 +206,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const int missing = derive_query_start(p, slot, fetched, s);
   if (tid == 0) writable(v.query_start)[0] = 0;
-  for (int b = tid; b < v.padded_rows; b += kThreads) {
-    derive_row(p, b == tid ? fetched.row : slot.rows[b], s, b, &error);
-  }
+  derive_rows(p, slot, fetched, s, &error);
   __syncthreads();
   derive_tokens(p, slot, fetched, s);
   if (any_history != 0) copy_history(p, slot, s);
@@ -264,7 +215,7 @@ __global__ void __launch_bounds__(kThreads)
     *writable(v.num_valid_rows) = kv::NumValidRows(gap ? 0 : header.num_valid_rows);
     *writable(v.num_valid_tokens) = kv::NumValidTokens(gap ? 0 : header.num_valid_tokens - missing);
     *writable(v.num_valid_logits) = NumValidLogits(num_logits);
-    *p.error_state = {count, static_cast<StepError>(error), gap ? 0 : header.num_valid_rows};
+    *p.error_state = {count, error, gap ? 0 : header.num_valid_rows};
     *p.step_count = count;  // every thread has read it: barriers lie between
   }
 }

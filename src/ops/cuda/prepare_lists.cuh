@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/cuda/device.cuh"
+#include "ops/prepare_rules.h"
 
 namespace bz::ops::cuda {
 
@@ -22,11 +23,6 @@ __device__ T cta_scan(T v) {
   for (int w = 0; w < warp; ++w) v += warp_total[w];
   return v;
 }
-
-// What attention needs to know of a token. table_row: the null row if it is dead.
-struct TokenPlace {
-  int batch_row, table_row, query_len, position, num_computed;
-};
 
 // The cta's tokens, t each (-1: none), join the group's lists of their classes. counts: shared, of those before them.
 __device__ inline void list_tokens(const StepView& v, const GroupStep& group, int t, const TokenPlace& place,
