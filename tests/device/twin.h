@@ -13,19 +13,10 @@
 
 #include "base/half.h"
 #include "device/cpu/cpu_stream.h"
-#include "device/registry.h"
+#include "device/gpu.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/op_table.h"
 
 namespace bz::test {
-
-// The GPU, or nullptr where there is none (the tests then skip).
-inline device::Device* gpu() {
-  static const auto device = device::create_device({.name = "cuda:0"});
-  return device.ok() ? device->get() : nullptr;
-}
-#define BZ_SKIP_WITHOUT_GPU() \
-  if (gpu() == nullptr) GTEST_SKIP() << "no GPU"
 
 class Twin {
  public:
@@ -157,9 +148,6 @@ class Twin {
 };
 
 inline const ops::OpTable& cpu_ops() { return *ops::cpu::table_by_name("reference"); }
-inline const ops::OpTable& cuda_ops(bool batch_invariant = false) {
-  return **ops::op_table_for(device::DeviceKind::kCuda, batch_invariant);
-}
 
 // A weight of random blocks of a type, of the size that keeps sums near 1.
 inline ops::Weight random_weight(Twin& twin, DType dtype, int32_t n, int32_t k) {

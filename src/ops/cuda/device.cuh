@@ -24,6 +24,13 @@ __device__ inline void let_next_start() {
 #endif
 }
 
+// The cta's dynamic shared memory.
+template <class T>
+__device__ T* dynamic_shared() {
+  extern __shared__ __align__(16) std::byte dynamic_memory[];
+  return reinterpret_cast<T*>(dynamic_memory);
+}
+
 // ---- sums in a fixed order ----
 
 __device__ inline float warp_sum(float v) {

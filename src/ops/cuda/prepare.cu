@@ -175,7 +175,7 @@ __device__ void set_mutations([[maybe_unused]] uint32_t mutations) {
 
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(const __grid_constant__ PrepareParams p, uint32_t mutations) {
-  extern __shared__ int32_t memory[];
+  auto* memory = dynamic_shared<int32_t>();
   const StepView& v = p.view;
   __shared__ StagedHeader header;
   __shared__ StepError error;

@@ -1,0 +1,1 @@
+#include "ops/cuda/zero_rows.cu"
