@@ -1,7 +1,7 @@
 #include "cli/replay.h"
 
 #include "base/log.h"
-#include "engine/flight_recorder.h"
+#include "engine/fault_record.h"
 
 namespace bz::cli {
 

@@ -11,7 +11,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -55,10 +54,5 @@ class FlightRecorder {
 
 // "<folder>/blockzero-fault-<process id>.json"; the folder is $BLOCKZERO_FAULT_DIR, else the temporary one.
 std::string fault_record_path();
-
-// Replays a record's steps. Before each, what is wrong with the addresses that prepare derives is said, one line each:
-// group, token, row, slot, block. Then a fault ends this process as it ended the other, named to the op and layer. ok:
-// none came back.
-Status replay_fault_record(const std::string& path, const std::function<void(const std::string& line)>& say);
 
 }  // namespace bz::engine

@@ -101,7 +101,8 @@ class BadInput(unittest.TestCase):
         self.refused("run", self.good, "-p", "x", "--device", "cuda:0", says=["--device cuda:0", "use", "cpu"])
 
     def test_replay_of_what_is_no_record(self):
-        for data in (b"", b"{}", b'{"record": 3}', b'{"record": "blockzero fault 1"}'):
+        for data in (b"", b"{}", b'{"record": 3}', b'{"record": "blockzero fault 1"}', b'{"record": "blockzero fault 2"}',
+                     b'{"record": "blockzero fault 1", "failed": 1, "options": {"model'):
             self.refused("replay", self.write("record.json", data), says=["record.json", "no fault record"])
         self.refused("replay", os.path.join(self.folder.name, "none.json"), says=["none.json"])
         self.refused("replay", self.folder.name, says=[self.folder.name, "folder"])

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/mutation.h"
-#include "engine/flight_recorder.h"
+#include "engine/fault_record.h"
 #include "mutation/scenarios.h"
 #include "support/models.h"
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/fault_hook.h"
-#include "engine/flight_recorder.h"
+#include "engine/fault_record.h"
 #include "engine/threaded_engine.h"
 #include "support/models.h"
 
@@ -93,34 +93,70 @@ TEST_F(FailStop, ARequestThatComesWhileTheEngineStopsGetsAnErrorToo) {
   EXPECT_EQ(engine.submit(request(), late).status().code(), StatusCode::kUnavailable);
 }
 
-// The record of a fault is of the rows that ran: replayed, a table that points out of the cache is named.
-TEST_F(FailStop, AFaultRecordNamesTheRowWhoseTableIsWrong) {
-  const auto folder = std::filesystem::temp_directory_path() / ("blockzero_fail_stop_" + std::to_string(getpid()));
-  std::filesystem::create_directory(folder);
-  setenv("BLOCKZERO_FAULT_DIR", folder.c_str(), 1);
-  engine::LoadOptions o = options();
-  o.num_draft_tokens = 2;
-  const auto model = load(o);
-  const auto sink = std::make_shared<Ending>();
-  model->core().add(engine::RequestId(uint64_t{1}), request(), sink);
-  for (int i = 0; i < 3; ++i) model->core().step();
-  device::call_fault_hook(model->core().scheduler().cache().last_sequence());
-  EXPECT_EQ(sink->reason.get_future().get(), FinishReason::kError);
+// The record of a fault while a request decoded.
+class FaultReplay : public FailStop {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("blockzero_fail_stop_" + std::to_string(getpid()));
+    std::filesystem::create_directory(folder_);
+    setenv("BLOCKZERO_FAULT_DIR", folder_.c_str(), 1);
+    engine::LoadOptions o = options();
+    o.num_draft_tokens = 2;
+    const auto model = load(o);
+    const auto sink = std::make_shared<Ending>();
+    model->core().add(engine::RequestId(uint64_t{1}), request(), sink);
+    for (int i = 0; i < 3; ++i) model->core().step();
+    device::call_fault_hook(model->core().scheduler().cache().last_sequence());
+    EXPECT_EQ(sink->reason.get_future().get(), FinishReason::kError);
+    record_ = json::parse(std::ifstream(engine::fault_record_path()));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  const std::string path = engine::fault_record_path();
-  json record = json::parse(std::ifstream(path));
-  EXPECT_EQ(record.at("options").at("num_draft_tokens"), 2);
-  for (json& change : record.at("tables")) {
+  Status replay(const json& record) {
+    said_.clear();
+    std::ofstream(engine::fault_record_path()) << record;
+    return engine::replay_fault_record(engine::fault_record_path(),
+                                       [&](const std::string& line) { said_ += line + "\n"; });
+  }
+
+  std::filesystem::path folder_;
+  json record_;
+  std::string said_;
+};
+
+// The record is of the rows that ran: replayed, a table that points out of the cache is named.
+TEST_F(FaultReplay, NamesTheRowWhoseTableIsWrong) {
+  EXPECT_EQ(record_.at("options").at("num_draft_tokens"), 2);
+  for (json& change : record_.at("tables")) {
     const bool is_block = change.at(0) == static_cast<uint32_t>(kv::ChangeKind::kBlock);
     if (is_block && change.at(3) == 1) change.at(4) = 1000000;
   }
-  std::ofstream(path) << record;
-  std::string said;
-  const Status replayed = engine::replay_fault_record(path, [&](const std::string& line) { said += line + "\n"; });
-  std::filesystem::remove_all(folder);
+  const Status replayed = replay(record_);
   EXPECT_TRUE(replayed.ok()) << replayed.message();
-  EXPECT_THAT(said, testing::HasSubstr("group 0: token 0 of table row 1 writes slot"));
-  EXPECT_THAT(said, testing::HasSubstr("in block 1000000"));
+  EXPECT_THAT(said_, testing::HasSubstr("group 0: token 0 of table row 1 writes slot"));
+  EXPECT_THAT(said_, testing::HasSubstr("in block 1000000"));
+}
+
+// Somebody edits a record, to try another table: a number that does not fit ended the process with a check of ours.
+TEST_F(FaultReplay, OfARecordWithAnyNumberInAnyPlaceRunsOrIsRefusedInOneLine) {
+  int ran = 0, refused = 0;
+  const json flat = record_.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    if (!value.is_number()) continue;
+    for (const int64_t edit :
+         {int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{3}, int64_t{100}, int64_t{1} << 31, int64_t{1} << 62}) {
+      json edited = record_;
+      edited[json::json_pointer(pointer)] = edit;
+      const Status replayed = replay(edited);
+      ++(replayed.ok() ? ran : refused);
+      if (replayed.ok()) continue;
+      EXPECT_EQ(replayed.exit_code(), 2) << pointer << " " << edit << ": " << replayed.message();
+      EXPECT_EQ(replayed.message().find('\n'), std::string::npos) << replayed.message();
+      EXPECT_THAT(replayed.message(), testing::HasSubstr(engine::fault_record_path()));
+    }
+  }
+  EXPECT_GT(ran, 10);
+  EXPECT_GT(refused, 100);
 }
 
 }  // namespace
