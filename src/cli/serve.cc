@@ -167,6 +167,10 @@ void add_serve_options(CLI::App& command, ServeOptions& o) {
   command.add_option("--max-connections", o.server.http.max_connections, "most open connections")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
+  command
+      .add_option("--max-waiting-requests", o.server.max_waiting_requests,
+                  "requests that may wait beside --max-num-seqs that run, then 503; default: any number")
+      ->check(CLI::Range(0, 1'000'000));
   const CLI::Validator seconds = real_range(0.001, 86400.0);
   command.add_option("--read-seconds", o.read_seconds, "time for a whole request to arrive, then 408")
       ->capture_default_str()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "server/logprobs_json.h"
 
@@ -30,6 +31,8 @@ std::string_view Generation::route() const {
 void Generation::start() {
   const GenerationRequest& r = prepared_.request;
   const auto self = shared_from_this();
+  // Asked before the body was read, too; others may have come while this one's was tokenised.
+  if (services_.queue_is_full()) return services_.reply(*exchange_, route(), services_.refuse_full_queue());
   exchange_->watch([self] { self->advance(); }, [self] { self->client_left(); });
   for (size_t i = 0; i < prepared_.prompts.size() * static_cast<size_t>(r.best_of); ++i) {
     choices_.push_back({.stream = engine::TextStream(*services_.backend->tokenizer, r.stops, true, r.min_tokens),
@@ -69,6 +72,7 @@ Status Generation::submit(size_t prompt) {
   for (size_t c = 0; c < num_choices; ++c) {
     choices_[first + c].id = engine::RequestId(id->value() + c);
     choices_[first + c].in_engine = true;
+    ++services_.choices_in_engine;
     services_.metrics.max_tokens.observe(static_cast<double>(prepared_.max_tokens[prompt]));
   }
   services_.metrics.prompt_tokens.observe(static_cast<double>(prepared_.prompts[prompt].size()));
@@ -79,7 +83,7 @@ Status Generation::submit(size_t prompt) {
 
 void Generation::on_delivery(size_t index, const Delivery& delivery) {
   Choice& choice = choices_[index];
-  if (delivery.finished) choice.in_engine = false;
+  if (delivery.finished) leave_engine(choice);
   if (ended_ || !choice.finish_reason.empty()) return;  // surplus behind a stop string
   choice.num_cached_tokens = std::max(choice.num_cached_tokens, delivery.num_cached_tokens);
   take_prompt_logprobs(index, delivery);
@@ -123,7 +127,7 @@ void Generation::take_tokens(Choice& choice, const Delivery& delivery) {
   count_tokens(choice, count);
   if (!choice.stream.stopped()) return;
   if (choice.in_engine) services_.backend->engine->cancel(choice.id);
-  choice.in_engine = false;
+  leave_engine(choice);
   finish_choice(choice, "stop");
 }
 
@@ -255,8 +259,12 @@ void Generation::fail(int http_status, std::string_view message) {
 void Generation::cancel_rest() {
   for (Choice& choice : choices_) {
     if (choice.in_engine) services_.backend->engine->cancel(choice.id);
-    choice.in_engine = false;
+    leave_engine(choice);
   }
+}
+
+void Generation::leave_engine(Choice& choice) {
+  if (std::exchange(choice.in_engine, false)) --services_.choices_in_engine;
 }
 
 void Generation::client_left() {

@@ -71,6 +71,8 @@ class Generation : public OutputInbox::Receiver, public std::enable_shared_from_
   void append_events(size_t index, std::string& events);
   void fail(int http_status, std::string_view message);
   void cancel_rest();
+  // The engine is done with a choice, or was told to be.
+  void leave_engine(Choice& choice);
   // Tells the access log what the answer was.
   void note_usage();
   void client_left();

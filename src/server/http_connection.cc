@@ -211,7 +211,8 @@ void Connection::refuse(int status, std::string_view message) {
   keep_alive_ = false;
   head_only_ = false;
   http_1_0_ = false;
-  const HttpReply reply{.status = status, .body = host_.handlers.error_body(status, message)};
+  HttpReply reply{.status = status, .body = host_.handlers.error_body(status, message)};
+  if (status == 503) reply.headers = {{"Retry-After", "1"}};
   send(head(reply, Framing::kLength, {}) + reply.body);
   if (host_.access_log) {
     const Notes none;

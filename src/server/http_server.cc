@@ -139,7 +139,7 @@ class HttpServerImpl : public HttpServer {
     ++host_.stats.refused;
     const std::string body = host_.handlers.error_body(503, "too many connections");
     const std::string bytes = fmt::format(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
         "Connection: close\r\n\r\n{}",
         body.size(), body);
     error_code ec;

@@ -157,6 +157,7 @@ std::string metrics_text(const Metrics& m, const HttpStats& http, const engine::
   out.histogram("request_prompt_tokens", "Tokens of a prompt", m.prompt_tokens);
   out.histogram("request_generation_tokens", "Tokens of an answer", m.generation_tokens);
   out.counter("client_disconnects_total", "Clients that left before their answer ended", m.disconnects);
+  out.counter("requests_refused_queue_full_total", "Requests refused because too many waited", m.queue_full);
   out.family("http_requests_total", "counter", "Answers given, by route and status");
   for (const auto& [key, count] : m.responses) {
     out.value(count, fmt::format("handler=\"{}\",status=\"{}\"", label_value(key.first), key.second));

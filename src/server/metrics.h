@@ -45,6 +45,7 @@ struct Metrics {
   Histogram generation_tokens;
   std::map<std::string, int64_t, std::less<>> finished;      // by finish reason
   std::map<std::pair<std::string, int>, int64_t> responses;  // by route and HTTP status
+  int64_t queue_full = 0;                                    // requests refused because too many waited
   int64_t disconnects = 0;                                   // clients that left before their answer ended
 };
 

@@ -110,7 +110,9 @@ std::string error_body(int http_status, std::string_view message, std::string_vi
 }
 
 HttpReply error_reply(int http_status, std::string_view message, std::string_view param, std::string_view code) {
-  return {.status = http_status, .body = error_body(http_status, message, param, code)};
+  HttpReply reply{.status = http_status, .body = error_body(http_status, message, param, code)};
+  if (http_status == 503) reply.headers = {{"Retry-After", "1"}};  // a full house, or one that opens
+  return reply;
 }
 
 int http_status_of(const Status& status) {

@@ -12,11 +12,12 @@ struct Route {
   void (*call)(Services&, std::shared_ptr<Exchange>);
   bool open = false;  // no API key needed
   bool needs_backend = true;
+  bool queues = false;  // its requests wait for a place in the batch
 };
 
 constexpr Route kRoutes[] = {
-    {"/v1/completions", "POST", post_completions},
-    {"/v1/chat/completions", "POST", post_chat_completions},
+    {"/v1/completions", "POST", post_completions, false, true, true},
+    {"/v1/chat/completions", "POST", post_chat_completions, false, true, true},
     {"/v1/models", "GET", get_models},
     {"/v1/models/", "GET", get_models},
     {"/tokenize", "POST", post_tokenize},
@@ -48,9 +49,9 @@ std::string route_list() {
 }
 
 void refuse(Services& services, Exchange& exchange, std::string_view route, int status, std::string_view message,
-            std::string_view code = {}, HeaderList headers = {}) {
+            std::string_view code = {}, const HeaderList& headers = {}) {
   HttpReply answer = error_reply(status, message, {}, code);
-  answer.headers = std::move(headers);
+  answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
   services.reply(exchange, route, std::move(answer));
 }
 
@@ -113,7 +114,11 @@ const Route* admit(Services& services, Exchange& exchange) {
     return nullptr;
   }
   if (route->needs_backend && !services.backend) {
-    refuse(services, exchange, route->path, 503, "the model is still loading", "loading", {{"Retry-After", "1"}});
+    refuse(services, exchange, route->path, 503, "the model is still loading", "loading");
+    return nullptr;
+  }
+  if (route->queues && services.queue_is_full()) {
+    services.reply(exchange, route->path, services.refuse_full_queue());
     return nullptr;
   }
   return route;

@@ -29,6 +29,8 @@ struct ServerOptions {
   std::vector<std::string> api_keys;      // empty: no key is asked for
   std::vector<std::string> cors_origins;  // besides the server's own; "*": all
   std::optional<uint64_t> seed;           // for requests without one: seed, seed + 1, ...; absent: random
+  // Choices that may wait beside the engine's max_num_seqs that run; more are refused (503). Absent: any number.
+  std::optional<int32_t> max_waiting_requests;
   // After the engine fail-stopped, drain and return: a supervisor starts a new process.
   bool exit_on_engine_failure = true;
   AccessLog access_log;  // empty: none

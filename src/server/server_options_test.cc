@@ -121,7 +121,9 @@ TEST(ServerOptionsTest, TooManyConnections) {
   EXPECT_EQ(a.read_answer().status, 200);
   EXPECT_EQ(b.read_answer().status, 200);
   RawClient c(s.port);
-  expect_error(c.read_answer(), 503);
+  const RawAnswer answer = c.read_answer();
+  expect_error(answer, 503);
+  EXPECT_EQ(answer.header("retry-after"), "1");
 }
 
 TEST(ServerOptionsTest, TheBodiesOfAllConnectionsTogetherAreBounded) {
@@ -134,7 +136,9 @@ TEST(ServerOptionsTest, TheBodiesOfAllConnectionsTogetherAreBounded) {
     c->send("POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
     c->send(part);
   }
-  expect_error(b.read_answer(), 503);
+  const RawAnswer answer = b.read_answer();
+  expect_error(answer, 503);
+  EXPECT_EQ(answer.header("retry-after"), "1");
 }
 
 // Found with 32 bodies that stopped just below the limit: for as long as they lasted every request was refused.
@@ -149,6 +153,61 @@ TEST(ServerOptionsTest, LargeBodiesThatDoNotEndKeepNoSmallOneOut) {
     small.post("/v1/completions", kHello);
     EXPECT_EQ(small.read_answer().status, 200);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+// With every place taken and as many waiting as may, the next request is told to come again, before its body is read.
+TEST(ServerOptionsTest, AFullQueueAnswers503WithRetryAfter) {
+  ServerOptions options = test_options();
+  options.max_waiting_requests = 2;
+  RunningServer s(options);
+  const int places = s.engine->info().max_num_seqs;
+  std::vector<std::unique_ptr<RawClient>> running;
+  const std::vector<std::string> prompts(kMaxPrompts, "\"SLOW\"");
+  for (size_t i = 0; i < static_cast<size_t>(places); i += kMaxPrompts) {
+    running.push_back(std::make_unique<RawClient>(s.port));
+    running.back()->post("/v1/completions", fmt::format("{{\"prompt\":[{}]}}", fmt::join(prompts, ",")));
+  }
+  ASSERT_TRUE(eventually([&] { return s.engine->num_running() == places; }));
+  RawClient first(s.port), second(s.port), third(s.port);
+  first.post("/v1/completions", R"({"prompt":"SLOW"})");
+  EXPECT_TRUE(eventually([&] { return s.engine->num_running() == places + 1; }));
+  second.post("/v1/completions", R"({"prompt":"SLOW"})");
+  EXPECT_TRUE(eventually([&] { return s.engine->num_running() == places + 2; }));
+
+  third.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 5000\r\n\r\n");
+  const RawAnswer answer = third.read_answer();
+  expect_error(answer, 503, "", "queue_full");
+  EXPECT_EQ(answer.header("retry-after"), "1");
+  RawClient other(s.port);
+  other.get("/metrics");
+  EXPECT_THAT(other.read_answer().body, HasSubstr("requests_refused_queue_full_total{model_name=\"mock\"} 1\n"));
+  other.post("/tokenize", R"({"prompt":"Hi"})");  // needs no place
+  EXPECT_EQ(other.read_answer().status, 200);
+
+  first.close();  // who leaves makes room
+  EXPECT_TRUE(eventually([&] {
+    other.post("/v1/completions", kHello);
+    return other.read_answer().status == 200;
+  }));
+}
+
+// Answers of every kind give their places back: two more than there are, one after the other.
+TEST(ServerOptionsTest, AQueueOfNoneServesOneRequestAfterTheOther) {
+  ServerOptions options = test_options();
+  options.max_waiting_requests = 0;
+  RunningServer s(options);
+  RawClient client(s.port);
+  const std::string body = R"({"prompt":"Hello","max_tokens":1,"n":)" + std::to_string(engine::kMaxChoices);
+  for (int i = 0; i < 10; ++i) {
+    for (const char* rest : {"}", R"(,"stop":["H"]})", R"(,"stream":true})"}) {
+      client.post("/v1/completions", body + rest);
+      ASSERT_EQ(client.read_answer().status, 200) << i << rest;
+    }
+    client.post("/v1/completions", R"({"prompt":["Hi","REFUSE"]})");
+    ASSERT_EQ(client.read_answer().status, 400);
+    client.post("/v1/completions", R"({"prompt":"FAIL"})");
+    ASSERT_EQ(client.read_answer().status, 500);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "server/openai_response.h"
 
 namespace bz::server {
 
@@ -23,6 +24,16 @@ void Services::ask_engine() {
     });
   };
   BZ_CHECK(observer->submit(0, std::move(task)));  // its only task
+}
+
+bool Services::queue_is_full() const {
+  if (!options.max_waiting_requests) return false;
+  return choices_in_engine >= int64_t{backend->engine->info().max_num_seqs} + *options.max_waiting_requests;
+}
+
+HttpReply Services::refuse_full_queue() {
+  ++metrics.queue_full;
+  return error_reply(503, "too many requests wait; try again later", {}, "queue_full");
 }
 
 void Services::reply(Exchange& exchange, std::string_view route, HttpReply answer) {

@@ -27,6 +27,7 @@ struct Services {
   uint64_t next_seed = 0;  // used if options.seed is set
   int64_t started = 0;     // seconds since 1970
   std::string engine_failure;
+  int64_t choices_in_engine = 0;  // that run or wait there
 
   RequestLimits limits() const {
     const engine::EngineInfo& info = backend->engine->info();
@@ -39,6 +40,10 @@ struct Services {
   // asked once for all who came before: with a step of seconds under way nobody waits for more than two answers.
   using TakeStats = std::function<void(const engine::EngineStats&)>;
   void with_stats(TakeStats done);
+  // As many requests wait as may (ServerOptions::max_waiting_requests). One that is let in may have several choices.
+  bool queue_is_full() const;
+  // The answer then.
+  HttpReply refuse_full_queue();
   // Answers, and counts the answer.
   void reply(Exchange& exchange, std::string_view route, HttpReply answer);
 
