@@ -1,7 +1,8 @@
 #include "formats/bpe_merges.h"
 
+#include <algorithm>
 #include <bit>
-#include <queue>
+#include <functional>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -72,17 +73,6 @@ void BpeMerges::merge_short(std::vector<int32_t>& symbols) const {
   symbols.resize(count);
 }
 
-namespace {
-// A possible merge; stale once either symbol has changed.
-struct Candidate {
-  uint32_t rank;
-  uint32_t at;
-  int32_t left, right, merged;
-  // For std::priority_queue, which hands out the greatest: lowest rank first, then leftmost.
-  bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
-};
-}  // namespace
-
 void BpeMerges::merge_long(std::vector<int32_t>& symbols) const {
   BZ_CHECK_LT(symbols.size(), size_t{1} << 31);
   const auto count = static_cast<uint32_t>(symbols.size());
@@ -93,25 +83,39 @@ void BpeMerges::merge_long(std::vector<int32_t>& symbols) const {
     next[i] = i + 1;  // the last one's is `none`
     previous[i] = i == 0 ? none : i - 1;
   }
-  std::priority_queue<Candidate> queue;
-  const auto consider = [&](uint32_t at) {
-    if (at == none || next[at] == none) return;
-    const Rule rule = find(symbols[at], symbols[next[at]]);
-    if (rule.rank != kNoRank) queue.push({rule.rank, at, symbols[at], symbols[next[at]], rule.merged});
+  // A possible merge of the symbol at `at` and the next one: rank, then place, in one number, so that the lowest is the
+  // next to do and millions of them stay in the cache. Stale once the two have another rule, or none.
+  std::vector<uint64_t> heap;
+  const auto rule_at = [&](uint32_t at) {
+    const bool pair = symbols[at] >= 0 && next[at] != none;
+    return pair ? find(symbols[at], symbols[next[at]]) : Rule{};
   };
-  for (uint32_t i = 0; i + 1 < count; ++i) consider(i);
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    // A symbol that was merged away is -1, which is no candidate's.
-    if (symbols[best.at] != best.left || next[best.at] == none || symbols[next[best.at]] != best.right) continue;
-    const uint32_t gone = next[best.at];
-    symbols[best.at] = best.merged;
+  const auto candidate = [](uint32_t rank, uint32_t at) { return (uint64_t{rank} << 32) | at; };
+  for (uint32_t i = 0; i + 1 < count; ++i) {
+    if (const Rule rule = rule_at(i); rule.rank != kNoRank) heap.push_back(candidate(rule.rank, i));
+  }
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  const auto consider = [&](uint32_t at) {
+    if (at == none) return;
+    const Rule rule = rule_at(at);
+    if (rule.rank == kNoRank) return;
+    heap.push_back(candidate(rule.rank, at));
+    std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  };
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const uint64_t best = heap.back();
+    heap.pop_back();
+    const auto at = static_cast<uint32_t>(best);
+    const Rule rule = rule_at(at);
+    if (rule.rank != best >> 32) continue;
+    const uint32_t gone = next[at];
+    symbols[at] = rule.merged;
     symbols[gone] = -1;
-    next[best.at] = next[gone];
-    if (next[gone] != none) previous[next[gone]] = best.at;
-    consider(previous[best.at]);
-    consider(best.at);
+    next[at] = next[gone];
+    if (next[gone] != none) previous[next[gone]] = at;
+    consider(previous[at]);
+    consider(at);
   }
   std::erase(symbols, -1);
 }
