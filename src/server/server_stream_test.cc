@@ -1,4 +1,7 @@
 // Streams: server-sent events, one and many at once.
+#include <atomic>
+#include <future>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,6 +121,31 @@ TEST(ServerStream, ACharacterOfSeveralTokensIsNeverSplit) {
   RawClient client(s.port);
   client.post("/v1/completions", stream_body("\xf0\x9f\x98\x80\xc3\xa9", 12));
   EXPECT_EQ(text_of(events_of(client.read_answer().body)), "\xf0\x9f\x98\x80\xc3\xa9\xf0\x9f\x98\x80\xc3\xa9");
+}
+
+// 8 MB of one word take the tokenizer more than a second: it is the worker's, and others' answers do not wait for it.
+TEST(ServerStream, WhileALongTextIsTokenisedOthersGoOn) {
+  RunningServer s(test_options(), 200us, false);
+  std::atomic<bool> rendering = false;
+  std::promise<void> go;
+  s.server->attach({s.engine.get(), s.tokenizer.get(), [&, wait = go.get_future().share()](const auto&, bool) {
+                      rendering = true;
+                      wait.wait();
+                      return Result<std::string>("rendered");
+                    }});
+  RawClient running(s.port), longest(s.port), late(s.port);
+  running.post("/v1/completions", stream_body("abcdefgh", 1000));
+  EXPECT_EQ(running.read_head().status, 200);
+  longest.post("/v1/chat/completions",
+               R"({"max_tokens":1,"messages":[{"role":"user","content":")" + std::string(20'000, 'x') + R"("}]})");
+  EXPECT_TRUE(eventually([&] { return rendering.load(); }));
+  late.post("/v1/completions", stream_body("xyz", 30));
+  EXPECT_TRUE(late.read_answer().complete);
+  std::string chunk, rest;
+  while (!(chunk = running.read_chunk()).empty()) rest += chunk;
+  EXPECT_THAT(rest, ::testing::EndsWith("data: [DONE]\n\n"));
+  go.set_value();
+  EXPECT_EQ(longest.read_answer().status, 200);
 }
 
 TEST(ServerStream, Http10StreamsUntilTheConnectionCloses) {
