@@ -83,18 +83,22 @@ void run_cta(bool last_first) {
       ended += f.fate == Fate::kEnded;
     }
     if (ended == g_cta.threads) return;
-    BZ_CHECK_MSG(release_some(), "threads of cta {} wait for others that never come", block_index.x);
+    BZ_CHECK_MSG(release_some(), "threads of cta {}, {}, {} wait for others that never come", block_index.x,
+                 block_index.y, block_index.z);
   }
 }
 
 }  // namespace
 
-void run_ctas(unsigned ctas, unsigned threads, const std::function<void()>& body) {
+void run_ctas(const Place& grid, unsigned threads, const std::function<void()>& body) {
   static bool last_first = false;
   if (g_cta.fibers.size() < threads) g_cta.fibers.resize(threads);
   g_cta.threads = threads, g_cta.body = &body;
-  for (unsigned c = 0; c < ctas; ++c) {
-    block_index.x = last_first ? ctas - 1 - c : c;
+  grid_size = grid;
+  const unsigned ctas = grid.x * grid.y * grid.z;
+  for (unsigned i = 0; i < ctas; ++i) {
+    const unsigned c = last_first ? ctas - 1 - i : i;
+    block_index = {c % grid.x, c / grid.x % grid.y, c / grid.x / grid.y};
     run_cta(last_first);
   }
   last_first = !last_first;

@@ -7,14 +7,14 @@
 namespace bz::test {
 
 struct Place {
-  unsigned x = 0;
+  unsigned x = 0, y = 0, z = 0;
 };
-inline Place thread_index, block_index;  // of the fiber that runs
+inline Place thread_index, block_index, grid_size;  // of the fiber that runs
 
-// body, by `threads` threads of each of `ctas` ctas, one cta after the other. In turns the first threads run first, and
-// the last: what should not depend on the order shows if it does. Ends the process if threads wait for others that
+// body, by `threads` threads of each cta of the grid, one cta after the other. In turns the first threads run first,
+// and the last: what should not depend on the order shows if it does. Ends the process if threads wait for others that
 // never come.
-void run_ctas(unsigned ctas, unsigned threads, const std::function<void()>& body);
+void run_ctas(const Place& grid, unsigned threads, const std::function<void()>& body);
 
 // By a fiber: all threads of its warp, of its cta, that have not ended come here.
 void meet_warp();

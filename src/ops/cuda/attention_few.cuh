@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ops/cuda/attention_unit.cuh"
+#include "ops/cuda/token_view.cuh"
 
 namespace bz::ops::cuda {
 
@@ -24,7 +25,7 @@ template <class Tile>
 __global__ void __launch_bounds__(kAttentionWarps* kWarp)
     attention_few_kernel(const __grid_constant__ AttentionParams p, const FewShare share) {
   using Unit = AttentionUnit<Tile>;
-  extern __shared__ __align__(256) std::byte memory[];
+  auto* memory = dynamic_shared<std::byte>();
   auto& slices =
       *reinterpret_cast<ClusterSlices<Unit::kHd, Unit::kHeads>*>(memory + kAttentionWarps * Tile::kWarpBytes);
   const int warp = static_cast<int>(threadIdx.x) / kWarp, rank = static_cast<int>(blockIdx.x);

@@ -75,7 +75,7 @@ template <class Tile>
 __global__ void __launch_bounds__(kAttentionWarps* kWarp, 2)  // 2: no fewer registers than that allows
     attention_many_kernel(const __grid_constant__ AttentionParams p, const ManyShare share) {
   using Unit = AttentionUnit<Tile>;
-  extern __shared__ __align__(256) std::byte memory[];
+  auto* memory = dynamic_shared<std::byte>();
   __shared__ int claimed;
   const AttentionWork work(p, share, Tile::kHd);
   AttentionCounts& counts = *p.view.groups[p.group].attention.counts;

@@ -16,12 +16,6 @@ inline constexpr int kMaxCluster = 16;
 // Scores are kept times log2(e): exp2 is one instruction.
 inline constexpr float kLog2e = 1.44269504088896340736f;
 
-// 2^x in one instruction; 0 for -inf. Off by two units in the last place at most.
-__device__ inline float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 // What a sum of weights 2^(s - old) is worth once the maximum is `now`; old -inf: saw nothing, worth nothing.
 __device__ inline float rescale(float old, float now) { return old == -INFINITY ? 0.0f : fast_exp2(old - now); }
 

@@ -17,6 +17,7 @@
 
 #include "ops/cuda/attention.h"
 #include "ops/cuda/attention_prefill_warp.cuh"
+#include "ops/cuda/token_view.cuh"
 
 namespace bz::ops::cuda {
 
@@ -121,8 +122,7 @@ __device__ void attend_segment(const AttentionParams& p, PrefillMemory<HD>& memo
 template <DType T, int HD>
 __global__ void __launch_bounds__(kPrefillThreads<HD>, 2)
     attention_prefill_kernel(const __grid_constant__ AttentionParams p) {
-  extern __shared__ __align__(256) std::byte raw_memory[];
-  auto& memory = *reinterpret_cast<PrefillMemory<HD>*>(raw_memory);
+  auto& memory = *dynamic_shared<PrefillMemory<HD>>();
   const int heads_per_kv = p.num_heads / p.layer.num_kv_heads, tile_size = kQueryRows / heads_per_kv;
   const int kv_head = static_cast<int>(blockIdx.x), tid = static_cast<int>(threadIdx.x);
   const int tile_token = static_cast<int>(gridDim.y - 1 - blockIdx.y) * tile_size;

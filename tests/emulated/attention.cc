@@ -1,0 +1,1 @@
+#include "ops/cuda/attention_f32.cu"
