@@ -184,8 +184,8 @@ std::vector<Generation::Choice*> Generation::best_choices() {
   };
   std::vector<Choice*> best;
   for (size_t first = 0; first < choices_.size(); first += made) {
-    std::vector<Choice*> all;
-    for (size_t c = 0; c < made; ++c) all.push_back(&choices_[first + c]);
+    std::vector<Choice*> all(made);
+    for (size_t c = 0; c < made; ++c) all[c] = &choices_[first + c];
     if (made > given) {
       std::stable_sort(all.begin(), all.end(), [&](const Choice* a, const Choice* b) { return mean(a) > mean(b); });
     }
