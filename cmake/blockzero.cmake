@@ -85,6 +85,7 @@ function(bz_test name)
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_BINARY_DIR}/generated)
   target_link_libraries(${name} PRIVATE bz_flags ${T_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  # Memory that cannot be had is an answer with ASan as well.
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${T_LABEL}" TIMEOUT ${T_TIMEOUT})
+    PROPERTIES LABELS "${T_LABEL}" TIMEOUT ${T_TIMEOUT} ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1)
 endfunction()
